@@ -1,0 +1,12 @@
+// One function per area of the extension module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace mlx_sampling {
+
+void bind_ops(nanobind::module_& m);
+void bind_rng(nanobind::module_& m);
+void bind_sampler(nanobind::module_& m);
+
+}  // namespace mlx_sampling

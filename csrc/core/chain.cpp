@@ -1,0 +1,54 @@
+#include "core/chain.h"
+
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+namespace mlx_sampling {
+
+Chain::Chain(std::vector<std::shared_ptr<const Sampler>> stages) : stages_(std::move(stages)) {
+  if (stages_.empty())
+    throw std::invalid_argument("[chain] Expected at least one stage, got none.");
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (!stages_[i]) throw std::invalid_argument("[chain] Expected stages, got null.");
+    const bool last = i + 1 == stages_.size();
+    if (stages_[i]->selects() == last) continue;
+    std::ostringstream error;
+    if (last) {
+      error << "[chain] Expected a last stage that selects a token, got \"" << stages_[i]->name()
+            << "\".";
+    } else {
+      error << "[chain] Expected \"" << stages_[i]->name()
+            << "\" as the last stage only: it selects a token.";
+    }
+    throw std::invalid_argument(error.str());
+  }
+}
+
+uint32_t Chain::sample(RequestState& state) const {
+  const Streams before = state.streams;
+  try {
+    return run(state);
+  } catch (...) {
+    state.streams = before;
+    throw;
+  }
+}
+
+uint32_t Chain::run(RequestState& state) const {
+  Candidates& candidates = state.candidates;
+  stages_.front()->apply_row(state.row(), candidates, state);
+  for (size_t i = 1; i < stages_.size(); ++i) stages_[i]->apply(candidates, state);
+
+  const auto selected = candidates.selected;
+  const auto count = static_cast<int64_t>(candidates.data.size());
+  // False for NaN too. A stage that picks a mask must not get it past here.
+  if (selected < 0 || selected >= count ||
+      !(candidates.data[selected].logit > -std::numeric_limits<float>::infinity())) {
+    throw std::invalid_argument("[chain] Expected a candidate to pick, but the stages left none.");
+  }
+  return candidates.data[selected].id;
+}
+
+}  // namespace mlx_sampling

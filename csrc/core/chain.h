@@ -1,0 +1,32 @@
+// A request's policy: stages in order, from a row of logits to a token.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/request_state.h"
+#include "core/samplers/sampler.h"
+
+namespace mlx_sampling {
+
+// Immutable and shared: any number of requests may sample through one chain at once.
+class Chain {
+ public:
+  // Throws std::invalid_argument unless the last stage, and no other, selects.
+  explicit Chain(std::vector<std::shared_ptr<const Sampler>> stages);
+
+  // A token from the state's retained row, which stays as it is. Throws std::logic_error where
+  // there is no row, std::invalid_argument where the stages leave no token to pick; the streams are
+  // then as before.
+  uint32_t sample(RequestState& state) const;
+
+  const std::vector<std::shared_ptr<const Sampler>>& stages() const { return stages_; }
+
+ private:
+  uint32_t run(RequestState& state) const;
+
+  std::vector<std::shared_ptr<const Sampler>> stages_;
+};
+
+}  // namespace mlx_sampling

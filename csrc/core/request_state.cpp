@@ -1,0 +1,90 @@
+#include "core/request_state.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "core/key_range.h"
+
+namespace mlx_sampling {
+namespace {
+
+[[noreturn]] void refuse_row(std::span<const float> row, NegInf neg_inf) {
+  std::ostringstream error;
+  size_t i = 0;
+  while (i < row.size() && (std::isfinite(row[i]) || (neg_inf == NegInf::masked && row[i] < 0))) {
+    ++i;
+  }
+  if (i == row.size()) {
+    error << "[logits] Expected a candidate, got a row of " << row.size()
+          << " logits that are all -inf.";
+  } else {
+    const char* name = std::isnan(row[i]) ? "nan" : row[i] > 0 ? "+inf" : "-inf";
+    error << "[logits] Expected finite logits, got " << name << " at index " << i
+          << (std::isnan(row[i]) || row[i] > 0 ? "."
+                                               : " (neg_inf=\"masked\" takes -inf as a mask).");
+  }
+  throw NonfiniteLogits(error.str());
+}
+
+}  // namespace
+
+NegInf parse_neg_inf(std::string_view name) {
+  if (name == "error") return NegInf::error;
+  if (name == "masked") return NegInf::masked;
+  throw std::invalid_argument("[neg_inf] Expected \"error\" or \"masked\", got \"" +
+                              std::string(name) + "\".");
+}
+
+RequestState::RequestState(uint32_t seed, Reference reference, NegInf neg_inf)
+    : streams(seed), seed_(seed), reference_(reference), neg_inf_(neg_inf) {}
+
+std::span<float> RequestState::begin_row(size_t width) {
+  constexpr size_t greatest = std::numeric_limits<int32_t>::max();
+  std::ostringstream error;
+  if (width == 0 || width > greatest) {
+    error << "[logits] Expected a row of 1 to " << greatest << " logits, got " << width << ".";
+    throw std::invalid_argument(error.str());
+  }
+  if (width_ != 0 && width != width_) {
+    error << "[logits] Expected a row of " << width_ << " logits, as in the steps before, got "
+          << width << " (reset() allows another width).";
+    throw std::invalid_argument(error.str());
+  }
+  row_.resize(width);
+  row_state_ = RowState::open;
+  return row_;
+}
+
+void RequestState::finish_row() {
+  if (row_state_ != RowState::open) {
+    throw std::logic_error("[finish_row] Expected a row that begin_row() opened, got none.");
+  }
+  row_state_ = RowState::absent;
+  const auto range = key_range(reinterpret_cast<const uint32_t*>(row_.data()), row_.size());
+  constexpr int32_t inf = Float32Bits::inf_key;
+  const int32_t least_legal = neg_inf_ == NegInf::masked ? -inf : -inf + 1;
+  if (range.least < least_legal || range.greatest >= inf || range.greatest <= -inf) {
+    refuse_row(row_, neg_inf_);
+  }
+  width_ = row_.size();
+  row_state_ = RowState::retained;
+}
+
+std::span<const float> RequestState::row() const {
+  if (!has_row()) throw std::logic_error("[row] Expected a row of logits, got none.");
+  return row_;
+}
+
+void RequestState::reset() {
+  streams = Streams(seed_);
+  candidates.data.clear();
+  candidates.selected = -1;
+  candidates.sorted = false;
+  width_ = 0;
+  row_state_ = RowState::absent;
+}
+
+}  // namespace mlx_sampling

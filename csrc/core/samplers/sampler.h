@@ -1,0 +1,35 @@
+// One stage of a chain. Stages are immutable and shared between requests: what changes lives in the
+// RequestState.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "core/candidates.h"
+#include "core/request_state.h"
+
+namespace mlx_sampling {
+
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+
+  virtual std::string_view name() const = 0;
+
+  // Whether the stage picks a token. A chain ends with such a stage, and has no other.
+  virtual bool selects() const { return false; }
+
+  // Changes, orders, drops or selects candidates; draws from the state's streams. May throw with
+  // the streams moved on: the chain puts them back.
+  virtual void apply(Candidates& candidates, RequestState& state) const = 0;
+
+  // `apply` for the first stage of a chain. A stage that can do without all candidates overrides
+  // it; the token must be the same, and so must what a stage after it sees.
+  virtual void apply_row(std::span<const float> row, Candidates& candidates,
+                         RequestState& state) const {
+    candidates.fill(row);
+    apply(candidates, state);
+  }
+};
+
+}  // namespace mlx_sampling

@@ -1,0 +1,35 @@
+"""Turns a language model's logits into tokens on MLX.
+
+Selection kernels (`argmax`, `greedy_argmax`), a seeded sampler for one request (`Sampler`), and decode
+loops over mlx-lm models for both read-back routes (`greedy_stream`, `sample_stream`). Samplers for
+mlx-lm's own loops are in `mlx_sampling.mlx_lm`, which alone needs mlx-lm.
+"""
+
+# ruff: noqa: E402
+from mlx_sampling import _check
+
+_check.load_ext(_check.load_mlx())
+
+from mlx_sampling._ext import Mt19937
+from mlx_sampling.errors import MlxSamplingError, NonfiniteLogitsError
+from mlx_sampling.greedy import greedy_stream
+from mlx_sampling.ops import NO_TOKEN, argmax, greedy_argmax
+from mlx_sampling.params import SamplingParams
+from mlx_sampling.routes import RouteDecision, choose_route
+from mlx_sampling.sampled import sample_stream
+from mlx_sampling.sampler import Sampler
+
+__all__ = [
+    "NO_TOKEN",
+    "MlxSamplingError",
+    "Mt19937",
+    "NonfiniteLogitsError",
+    "RouteDecision",
+    "Sampler",
+    "SamplingParams",
+    "argmax",
+    "choose_route",
+    "greedy_argmax",
+    "greedy_stream",
+    "sample_stream",
+]

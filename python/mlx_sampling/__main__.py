@@ -1,0 +1,5 @@
+import sys
+
+from mlx_sampling.cli import main
+
+sys.exit(main())

@@ -1,0 +1,16 @@
+"""The errors of this project that a caller may want to catch by name.
+
+Bad arguments are plain `ValueError` or `TypeError`. Nothing here needs the compiled extension.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MlxSamplingError", "NonfiniteLogitsError"]
+
+
+class MlxSamplingError(Exception):
+    """Base of the errors that are particular to mlx_sampling."""
+
+
+class NonfiniteLogitsError(MlxSamplingError, ValueError):
+    """A row of logits holds NaN or an infinity where none is allowed, or no candidate at all."""

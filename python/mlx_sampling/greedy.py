@@ -1,0 +1,141 @@
+"""Route B: greedy decoding in which the token never leaves the device on its way to the next step."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from mlx_sampling.decode import (
+    PREFILL_STEP,
+    DecodeRun,
+    checked_prompt,
+    make_cache,
+    nonfinite_at,
+    positive,
+)
+from mlx_sampling.ops import NO_TOKEN, greedy_argmax
+from mlx_sampling.params import token_ids
+
+
+def greedy_stream(
+    model: Any,
+    prompt: Sequence[int] | mx.array,
+    *,
+    max_tokens: int = 256,
+    stop_tokens: Iterable[int] = (),
+    excluded: Iterable[int] = (),
+    prompt_cache: list[Any] | None = None,
+    in_flight: int = 2,
+    prefill_step_size: int = PREFILL_STEP,
+) -> Generator[int, None, None]:
+    """Greedy tokens of an mlx-lm model, one 4-byte read-back per token.
+
+    Each step embeds the previous step's winner straight from the device, and `in_flight` further steps
+    are queued while one token is read. A row with a nonfinite logit raises before its token is handed
+    out. However a run ends (its last token, `close()`, an error), the cache then holds exactly what
+    it held before, the prompt and the tokens handed out. A cache that cannot be cut back (a full
+    rotating one, a recurrent state) is run without queueing tokens that were not checked yet.
+
+    Args:
+        model: An mlx-lm model: `model(tokens [1, T], cache=...)` gives logits `[1, T, V]` in float32,
+            float16 or bfloat16.
+        prompt: Token ids `[T]`, T >= 1.
+        max_tokens: Most tokens to hand out, >= 1. Default: 256.
+        stop_tokens: Ids that end the run; the one met is handed out as the last token.
+        excluded: Ids that are never picked (the end-of-generation ids, to ignore them).
+        prompt_cache: Cache to go on from, updated in place. Default: a new one.
+        in_flight: Steps queued ahead of the one being read, >= 0. Default: 2.
+        prefill_step_size: Prompt tokens per forward pass. Default: 2048.
+
+    Yields:
+        Token ids.
+
+    Raises:
+        NonfiniteLogitsError: At the step whose row has NaN or an infinity, or no eligible token.
+        TypeError, ValueError: A bad argument; raised by the call itself, before anything runs.
+
+    Example:
+        >>> for token in greedy_stream(model, tokenizer.encode("Hello"), max_tokens=8):
+        ...     print(token)
+    """
+    ids = checked_prompt(prompt)
+    limit = positive("max_tokens", max_tokens)
+    step_size = positive("prefill_step_size", prefill_step_size)
+    ahead = positive("in_flight", in_flight, least=0)
+    stop = frozenset(token_ids("stop_tokens", stop_tokens))
+    never = token_ids("excluded", excluded)
+    cache = make_cache(model) if prompt_cache is None else prompt_cache
+    return _stream(DecodeRun(model, cache), ids, limit, stop, never, ahead, step_size)
+
+
+class _Winners:
+    """Queue of steps on the device: each feeds the previous one's winner."""
+
+    def __init__(self, run: DecodeRun, excluded: tuple[int, ...]):
+        self._run = run
+        self._excluded = excluded
+        self._pending: deque[mx.array] = deque()
+        self._next_input: mx.array | None = None
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def push(self, logits: mx.array) -> None:
+        winner = greedy_argmax(logits, excluded=self._excluded)
+        # What is embedded before the host has checked it must lie inside the table.
+        self._next_input = mx.minimum(winner, self._run.vocab_size - 1)[:, None]
+        mx.async_eval(winner, self._next_input)
+        self._pending.append(winner)
+
+    def feed_last(self) -> mx.array:
+        assert self._next_input is not None
+        return self._run.feed(self._next_input)
+
+    def pop(self) -> int:
+        return int(self._pending.popleft().item())  # type: ignore[arg-type]
+
+
+def _stream(
+    run: DecodeRun,
+    prompt: list[int],
+    limit: int,
+    stop: frozenset[int],
+    excluded: tuple[int, ...],
+    ahead: int,
+    step_size: int,
+) -> Generator[int, None, None]:
+    handed_out = 0
+    winners = _Winners(run, excluded)
+    first = run.prefill(prompt, step_size)
+    try:
+        winners.push(first)
+        launched = 1
+        while handed_out < limit:
+            while launched < limit and len(winners) <= ahead and run.can_take_back():
+                winners.push(winners.feed_last())
+                launched += 1
+            token = winners.pop()
+            if token == NO_TOKEN or token >= run.vocab_size:
+                raise nonfinite_at(handed_out)
+            last = token in stop or handed_out + 1 == limit
+            if len(winners) == 0:
+                # Nothing queued has fed this token yet, and the cache must hold it once it is out.
+                logits = winners.feed_last()
+                if last:
+                    run.evaluate_cache(wait=False)
+                else:
+                    winners.push(logits)
+                    launched += 1
+            handed_out += 1
+            if last:
+                run.keep(len(prompt) + handed_out)
+                yield token
+                break
+            yield token
+            if handed_out % 256 == 0:
+                mx.clear_cache()
+    finally:
+        run.keep(len(prompt) + handed_out)

@@ -1,0 +1,185 @@
+"""Samplers for mlx-lm's own loops. The only public module that imports mlx_lm.
+
+mlx-lm hands a sampler `logits - logsumexp(logits)` in the model's dtype. In float32 that keeps the order
+of the logits; in half precision it merges neighbours, so a half-precision model's pick here is exact
+for what mlx-lm hands over, not for its raw logits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Protocol
+
+import mlx.core as mx
+from mlx_lm.models.cache import make_prompt_cache
+
+from mlx_sampling._ext import is_available
+from mlx_sampling.errors import NonfiniteLogitsError
+from mlx_sampling.ops import NO_TOKEN, greedy_argmax
+from mlx_sampling.params import token_ids
+from mlx_sampling.sampler import Sampler
+
+__all__ = ["GreedySampler", "LmSampler", "SeededSampler", "make_prompt_cache", "make_sampler"]
+
+
+class LmSampler(Protocol):
+    """What `make_sampler` gives: mlx-lm's sampler callable, and a context manager that ends the run."""
+
+    def __call__(self, logprobs: mx.array) -> mx.array: ...
+
+    def __enter__(self) -> LmSampler: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def make_sampler(
+    temp: float = 0.0,
+    *,
+    seed: int | None = None,
+    excluded: Iterable[int] = (),
+    strict: bool = False,
+) -> LmSampler:
+    """Makes a sampler for `mlx_lm.stream_generate(..., sampler=...)` and per request of `BatchGenerator`.
+
+    With `temp=0` the pick is the fail-closed greedy kernel, lazy: nothing is evaluated inside the call.
+    mlx-lm feeds a token to the model before anyone has looked at it, so the call returns an id that is
+    safe to embed and keeps the kernel's own for the check. A bad row raises `NonfiniteLogitsError` by the
+    second next call, so at most one made-up token (the last of the vocabulary) is handed out before the
+    error; `strict=True` waits for each token and hands out none. The last tokens of a run are checked by
+    `close()` or at the end of a `with` block: use one of them. -inf counts as a mask (mlx-lm's logits
+    processors put it), NaN and +inf do not.
+
+    With `temp > 0` each call brings the row to the host and draws from this sampler's own seeded stream:
+    never late, and for one request only.
+
+    Args:
+        temp: Finite, >= 0; 0 is greedy. Default: 0 (mlx-lm's).
+        seed: Seed of the draw, in [0, 2**32 - 2]. Default: fresh entropy, see `SeededSampler.seed`.
+        excluded: Token ids never picked (end-of-generation ids, to ignore them).
+        strict: Evaluate and check each greedy token at once. Default: False.
+
+    Returns:
+        A callable: logprobs `[B, V]` float32, float16 or bfloat16 to uint32 `[B]` (B = 1 if `temp > 0`).
+
+    Raises:
+        ValueError: A temperature or seed out of range.
+
+    Example:
+        >>> with make_sampler() as sampler:
+        ...     for response in mlx_lm.stream_generate(model, tokenizer, "Hello", sampler=sampler):
+        ...         print(response.text, end="")
+    """
+    never = token_ids("excluded", excluded)
+    sampler = Sampler(temperature=temp, seed=seed, neg_inf="masked", excluded=never)
+    return GreedySampler(never, strict) if temp == 0 else SeededSampler(sampler)
+
+
+class GreedySampler:
+    """The greedy sampler of `make_sampler`: lazy, and checked a call or two later.
+
+    One object may serve one request or a whole batch; an error then ends the batch.
+    """
+
+    def __init__(self, excluded: Iterable[int] = (), strict: bool = False):
+        self._excluded = tuple(excluded)
+        self._strict = strict
+        self._calls = 0
+        self._unchecked: deque[tuple[int, mx.array]] = deque()
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """Picks from logprobs `[B, V]`; returns uint32 `[B]`, each below V."""
+        winners = greedy_argmax(logprobs, excluded=self._excluded, neg_inf="masked")
+        self._check(wait_beyond=1)
+        self._unchecked.append((self._calls, winners))
+        self._calls += 1
+        if self._strict:
+            self._check(wait_beyond=0)
+        return mx.minimum(winners, logprobs.shape[-1] - 1)
+
+    def _check(self, wait_beyond: int) -> None:
+        # The token of the call before last was read by the loop already; waiting for it costs nothing.
+        while self._unchecked:
+            step, winners = self._unchecked[0]
+            if len(self._unchecked) <= wait_beyond and not is_available(winners):
+                return
+            self._unchecked.popleft()
+            if NO_TOKEN in winners.tolist():  # type: ignore[operator]
+                self._unchecked.clear()
+                raise NonfiniteLogitsError(
+                    f"[sampler] Expected finite logits with an eligible token at step {step}, got "
+                    f"NaN, +inf or none: {step} tokens before it are good."
+                )
+
+    def close(self) -> None:
+        """Checks the tokens that no later call has checked, and raises for a bad one."""
+        self._check(wait_beyond=0)
+
+    def __enter__(self) -> GreedySampler:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._unchecked.clear()
+
+    def __del__(self) -> None:
+        for _, winners in getattr(self, "_unchecked", ()):
+            if is_available(winners) and NO_TOKEN in winners.tolist():  # type: ignore[operator]
+                warnings.warn(
+                    "[sampler] A run ended on a row with nonfinite logits: use the sampler as a "
+                    "context manager, or call close(), to get the error.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+                return
+
+
+class SeededSampler:
+    """The drawing sampler of `make_sampler`: one request, its own stream, never late."""
+
+    def __init__(self, sampler: Sampler):
+        self._sampler = sampler
+
+    @property
+    def seed(self) -> int:
+        """The seed in use, also where none was given."""
+        return self._sampler.seed
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """Draws from logprobs `[1, V]`; returns uint32 `[1]`."""
+        if logprobs.ndim != 2 or logprobs.shape[0] != 1:
+            raise ValueError(
+                f"[sampler] Expected logprobs [1, V] of one request, got shape {logprobs.shape}: "
+                "give each request of a batch a sampler of its own."
+            )
+        return mx.array([self._sampler.sample(logprobs)], dtype=mx.uint32)
+
+    def close(self) -> None:
+        """Nothing is outstanding: each draw was checked when it was made."""
+
+    def __enter__(self) -> SeededSampler:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

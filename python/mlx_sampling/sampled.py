@@ -1,0 +1,92 @@
+"""Route A: decoding in which every step's full row comes to the host and a sampler picks from it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from mlx_sampling.decode import (
+    PREFILL_STEP,
+    DecodeRun,
+    checked_prompt,
+    make_cache,
+    nonfinite_at,
+    positive,
+)
+from mlx_sampling.errors import NonfiniteLogitsError
+from mlx_sampling.params import token_ids
+from mlx_sampling.sampler import Sampler
+
+
+def sample_stream(
+    model: Any,
+    prompt: Sequence[int] | mx.array,
+    sampler: Sampler,
+    *,
+    max_tokens: int = 256,
+    stop_tokens: Iterable[int] = (),
+    prompt_cache: list[Any] | None = None,
+    prefill_step_size: int = PREFILL_STEP,
+) -> Generator[int, None, None]:
+    """Tokens that `sampler` picks from an mlx-lm model's full rows.
+
+    The next forward pass is queued before a token is handed out, so that it runs while the caller
+    works. However a run ends, the cache then holds what it held before, the prompt and the tokens
+    handed out.
+
+    Args:
+        model: An mlx-lm model: `model(tokens [1, T], cache=...)` gives logits `[1, T, V]`.
+        prompt: Token ids `[T]`, T >= 1.
+        sampler: The request's sampler; its streams go on from where they are.
+        max_tokens: Most tokens to hand out, >= 1. Default: 256.
+        stop_tokens: Ids that end the run; the one met is handed out as the last token.
+        prompt_cache: Cache to go on from, updated in place. Default: a new one.
+        prefill_step_size: Prompt tokens per forward pass. Default: 2048.
+
+    Yields:
+        Token ids.
+
+    Raises:
+        NonfiniteLogitsError: At the step whose row has NaN or an infinity, before its token is drawn.
+        TypeError, ValueError: A bad argument; raised by the call itself, before anything runs.
+    """
+    ids = checked_prompt(prompt)
+    limit = positive("max_tokens", max_tokens)
+    step_size = positive("prefill_step_size", prefill_step_size)
+    stop = frozenset(token_ids("stop_tokens", stop_tokens))
+    cache = make_cache(model) if prompt_cache is None else prompt_cache
+    return _stream(DecodeRun(model, cache), ids, sampler, limit, stop, step_size)
+
+
+def _stream(
+    run: DecodeRun,
+    prompt: list[int],
+    sampler: Sampler,
+    limit: int,
+    stop: frozenset[int],
+    step_size: int,
+) -> Generator[int, None, None]:
+    logits = run.prefill(prompt, step_size)
+    handed_out = 0
+    try:
+        while handed_out < limit:
+            try:
+                token = sampler.sample(logits)
+            except NonfiniteLogitsError as error:
+                raise nonfinite_at(handed_out) from error
+            last = token in stop or handed_out + 1 == limit
+            logits = run.feed(mx.array([[token]], dtype=mx.uint32))
+            if last:
+                run.evaluate_cache(wait=False)
+            else:
+                mx.async_eval(logits)
+            handed_out += 1
+            yield token
+            if last:
+                break
+            if handed_out % 256 == 0:
+                mx.clear_cache()
+    finally:
+        run.keep(len(prompt) + handed_out)

@@ -1,0 +1,214 @@
+"""make_sampler inside mlx-lm's own loops: same tokens, laziness, and how late an error is."""
+
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from conftest import Poisoned
+
+from mlx_sampling import NonfiniteLogitsError
+from mlx_sampling._ext import is_available
+
+mlx_lm_generate = pytest.importorskip("mlx_lm.generate")
+
+from mlx_sampling.mlx_lm import make_sampler  # noqa: E402
+
+PROMPT = [3, 1, 4, 1, 5]
+NAN, INF = float("nan"), float("inf")
+
+
+def tokens_of(model, sampler=None, count=20, **options):
+    steps = mlx_lm_generate.generate_step(
+        mx.array(PROMPT), model, max_tokens=count, sampler=sampler, **options
+    )
+    return [int(token) for token, _ in steps]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_greedy_gives_mlx_lm_tokens(tiny_model, strict):
+    with make_sampler(strict=strict) as sampler:
+        assert tokens_of(tiny_model, sampler) == tokens_of(tiny_model)
+
+
+def test_greedy_is_lazy_and_strict_is_not(tiny_model):
+    logprobs = mx.array([[0.0, 1.0, 0.5]]) * 2
+    token = make_sampler()(logprobs)
+    assert token.dtype == mx.uint32
+    assert not is_available(token)
+    assert not is_available(logprobs)
+    make_sampler(strict=True)(logprobs)
+    assert is_available(logprobs)
+
+
+def test_excluded(tiny_model):
+    first = tokens_of(tiny_model)[0]
+    with make_sampler(excluded={first}) as sampler:
+        assert first not in tokens_of(tiny_model, sampler)
+
+
+@pytest.mark.parametrize("value", [NAN, INF])
+@pytest.mark.parametrize("step", [0, 1, 2, 6])
+def test_a_bad_row_is_at_most_one_token_late(tiny_model, step, value):
+    good = tokens_of(tiny_model)
+    model = Poisoned(tiny_model, len(PROMPT) + step, value)
+    tokens = []
+    sampler = make_sampler()
+    with pytest.raises(NonfiniteLogitsError, match=rf"at step {step}, got .*: {step} tokens"):
+        for token, _ in mlx_lm_generate.generate_step(mx.array(PROMPT), model, sampler=sampler):
+            tokens.append(token)
+    assert tokens[:step] == good[:step]
+    assert len(tokens) <= step + 1
+
+
+@pytest.mark.parametrize("step", [0, 1, 2, 6])
+def test_strict_is_never_late(tiny_model, step):
+    model = Poisoned(tiny_model, len(PROMPT) + step, NAN)
+    sampler = make_sampler(strict=True)
+    tokens = []
+    with pytest.raises(NonfiniteLogitsError, match=f"at step {step}"):
+        for token, _ in mlx_lm_generate.generate_step(mx.array(PROMPT), model, sampler=sampler):
+            tokens.append(token)
+    # mlx-lm makes the next row before it hands a token out, so one good token is not handed out.
+    assert tokens == tokens_of(tiny_model)[: max(step - 1, 0)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_end_of_a_run_is_checked(tiny_model, count):
+    model = Poisoned(tiny_model, len(PROMPT) + count - 1, NAN)
+    tokens = []
+    with (
+        pytest.raises(NonfiniteLogitsError, match=f"at step {count - 1}"),
+        make_sampler() as sampler,
+    ):
+        for token, _ in mlx_lm_generate.generate_step(
+            mx.array(PROMPT), model, max_tokens=count, sampler=sampler
+        ):
+            tokens.append(token)
+    assert len(tokens) <= count
+
+
+def test_an_error_inside_the_block_is_not_hidden():
+    with pytest.raises(KeyError), make_sampler() as sampler:
+        sampler(mx.array([[NAN, 1.0]]))
+        raise KeyError("mine")
+
+
+def test_a_forgotten_close_warns():
+    sampler = make_sampler()
+    mx.eval(sampler(mx.array([[NAN, 1.0]])))
+    with pytest.warns(RuntimeWarning, match="call close"):
+        del sampler
+    sampler = make_sampler()
+    mx.eval(sampler(mx.array([[0.0, 1.0]])))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del sampler
+
+
+def test_minus_infinity_is_a_mask(tiny_model):
+    def mask(tokens, logits):
+        logits[..., ::2] = -INF
+        return logits
+
+    with make_sampler() as sampler:
+        tokens = tokens_of(tiny_model, sampler, logits_processors=[mask])
+    assert all(token % 2 for token in tokens)
+    with pytest.raises(NonfiniteLogitsError), make_sampler(strict=True) as sampler:
+        sampler(mx.full((1, 7), -INF))
+
+
+def test_returned_ids_are_safe_to_embed():
+    token = make_sampler()(mx.array([[NAN] * 7, [0.0, 3.0, 1.0, 2.0, 0.0, 0.0, 0.0]]))
+    assert token.tolist() == [6, 1]
+
+
+def run_batch(model, prompts, samplers, count=12):
+    batch = mlx_lm_generate.BatchGenerator(model, max_tokens=count)
+    uids = batch.insert(prompts, samplers=samplers)
+    tokens = {uid: [] for uid in uids}
+    while responses := batch.next_generated():
+        for response in responses:
+            tokens[response.uid].append(response.token)
+    return [tokens[uid] for uid in uids]
+
+
+def test_batch_generator_per_request(tiny_model):
+    prompts = [PROMPT, [7, 7, 2], [9, 8, 7, 6]]
+    plain = run_batch(tiny_model, prompts, None)
+    assert len({tuple(tokens) for tokens in plain}) == 3
+    assert run_batch(tiny_model, prompts, [make_sampler() for _ in prompts]) == plain
+    assert run_batch(tiny_model, prompts, [make_sampler()] * 3) == plain
+    seeded = [make_sampler(temp=1.0, seed=seed) for seed in (1, 2, 1)]
+    again = [make_sampler(temp=1.0, seed=seed) for seed in (1, 2, 1)]
+    drawn = run_batch(tiny_model, prompts, seeded)
+    assert drawn == run_batch(tiny_model, prompts, again)
+    assert drawn[0] != plain[0]
+
+
+def test_seeds(tiny_model):
+    texts = [tokens_of(tiny_model, make_sampler(temp=1.0, seed=s)) for s in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+    fresh = make_sampler(temp=1.0)
+    text = tokens_of(tiny_model, fresh)
+    assert tokens_of(tiny_model, make_sampler(temp=1.0, seed=fresh.seed)) == text
+
+
+def test_a_drawing_sampler_serves_one_request():
+    with pytest.raises(ValueError, match=r"Expected logprobs \[1, V\] of one request, got shape"):
+        make_sampler(temp=1.0, seed=1)(mx.zeros((2, 5)))
+    with pytest.raises(NonfiniteLogitsError):
+        make_sampler(temp=1.0, seed=1)(mx.array([[0.0, NAN]]))
+    assert make_sampler(temp=1.0, seed=1)(mx.array([[-INF, 0.0]])).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temp": -1}, r"^\[temperature\] Expected a finite value >= 0, got -1"),
+        ({"temp": NAN}, r"^\[temperature\] Expected a finite value >= 0, got nan"),
+        (
+            {"temp": 1, "seed": -1},
+            r"^\[seed\] Expected an int in \[0, 2\*\*32 - 2\] or None, got -1",
+        ),
+        ({"excluded": [-1]}, r"^\[excluded\] Expected token ids in \[0, 2\*\*31\), got -1"),
+    ],
+)
+def test_bad_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_sampler(**options)
+
+
+def test_nan_in_mlx_lms_own_loop_is_an_error_not_a_signal():
+    """NO_TOKEN used as a gather index would crash the process: run it in one of its own."""
+    script = """
+        import mlx.core as mx
+        from conftest import Poisoned, tiny_llama
+        from mlx_lm.generate import generate_step
+        from mlx_sampling import NonfiniteLogitsError
+        from mlx_sampling.mlx_lm import make_sampler
+
+        model = Poisoned(tiny_llama(), 5 + 3, float("nan"))
+        tokens = []
+        try:
+            with make_sampler() as sampler:
+                for token, _ in generate_step(mx.array([3, 1, 4, 1, 5]), model, sampler=sampler):
+                    tokens.append(token)
+        except NonfiniteLogitsError as error:
+            print(len(tokens), type(error).__name__, error)
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr
+    count, name, *message = run.stdout.split(maxsplit=2)
+    assert int(count) in (3, 4)
+    assert name == "NonfiniteLogitsError"
+    assert "at step 3" in message[0]
