@@ -36,6 +36,17 @@ uint32_t Chain::sample(RequestState& state) const {
   }
 }
 
+void Chain::accept(RequestState& state, uint32_t token) const {
+  const size_t end = state.width() != 0 ? state.width() : max_row_width;
+  if (token >= end) {
+    std::ostringstream error;
+    error << "[accept] Expected a token id in [0, " << end << "), got " << token << ".";
+    throw std::invalid_argument(error.str());
+  }
+  state.history.accept(token);
+  for (const auto& stage : stages_) stage->accept(token, state);
+}
+
 uint32_t Chain::run(RequestState& state) const {
   Candidates& candidates = state.candidates;
   stages_.front()->apply_row(state.row(), candidates, state);

@@ -21,6 +21,11 @@ class Chain {
   // then as before.
   uint32_t sample(RequestState& state) const;
 
+  // Adds a token to the request's history, prompt tokens included, and tells every stage. Throws
+  // std::invalid_argument for an id outside the state's rows, or, before the first row, for one
+  // that no row can have; the state is then as before.
+  void accept(RequestState& state, uint32_t token) const;
+
   const std::vector<std::shared_ptr<const Sampler>>& stages() const { return stages_; }
 
  private:

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
 #include "core/candidates.h"
+#include "core/history.h"
 #include "core/logit_bits.h"
 #include "core/mt19937.h"
 #include "core/reference.h"
@@ -20,6 +22,8 @@ class NonfiniteLogits : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
 };
+
+inline constexpr size_t max_row_width = std::numeric_limits<int32_t>::max();
 
 // Throws std::invalid_argument unless `name` is "error" or "masked".
 NegInf parse_neg_inf(std::string_view name);
@@ -60,10 +64,14 @@ class RequestState {
   // The retained row; throws std::logic_error where there is none.
   std::span<const float> row() const;
 
-  // As it was when made: streams at their start, no row, any width.
+  // Logits of the rows so far; 0 before the first.
+  size_t width() const { return width_; }
+
+  // As it was when made: streams at their start, no history, no row, any width.
   void reset();
 
   Streams streams;
+  History history;
   Candidates candidates;  // scratch of the chain, kept to reuse its memory
 
  private:

@@ -2,6 +2,7 @@
 // RequestState.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -29,6 +30,11 @@ class Sampler {
                          RequestState& state) const {
     candidates.fill(row);
     apply(candidates, state);
+  }
+
+  // Takes note of a token that the request has accepted: a generated one or one of the prompt. The
+  // history has it already.
+  virtual void accept([[maybe_unused]] uint32_t token, [[maybe_unused]] RequestState& state) const {
   }
 };
 
