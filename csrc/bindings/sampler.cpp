@@ -116,7 +116,7 @@ void bind_sampler(nb::module_& m) {
       .def_prop_ro("has_row", &RequestState::has_row)
       .def("row", &row_of, "A copy of the retained row.")
       .def("candidates", &candidates_of, "Ids, logits and p that the last step left.")
-      .def_prop_ro("history", &history_of, "The accepted tokens, oldest first.")
+      .def("history", &history_of, "The accepted tokens, oldest first.")
       .def(
           "fork", [](const RequestState& s) { return RequestState(s); }, Release(),
           "A copy that goes its own way.")

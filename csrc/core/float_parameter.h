@@ -9,11 +9,13 @@
 
 namespace mlx_sampling {
 
-// Throws std::invalid_argument, naming the parameter, unless `value` is finite as a float.
-inline float finite_float(std::string_view name, double value) {
+// `value` as a float32. Throws std::invalid_argument, naming stage and parameter, where it is not
+// finite there.
+inline float finite_float(std::string_view stage, std::string_view parameter, double value) {
   if (std::abs(value) <= std::numeric_limits<float>::max()) return static_cast<float>(value);
   std::ostringstream error;
-  error << "[" << name << "] Expected a finite value in float32's range, got " << value << ".";
+  error << "[" << stage << "] Expected a finite " << parameter << " in float32's range, got "
+        << value << ".";
   throw std::invalid_argument(error.str());
 }
 

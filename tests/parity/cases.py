@@ -255,9 +255,9 @@ def _case(draw: Draw, key: tuple[str, int], names: Sequence[str], width: int, st
             stages.append(("top_k", (draw.between(2, 50),)))
         stages.append((name, PARAMETERS[name](draw, width)))
     prompt = _prompt(draw, width)
-    if {"penalties", "dry"} & set(names) and draw.chance(70):
-        period = [draw.below(min(width, 40)) for _ in range(draw.between(1, 9))]
-        prompt += tuple(period * draw.between(2, 9))
+    if "dry" in names or ("penalties" in names and draw.chance(70)):
+        period = [draw.below(min(width, 18)) for _ in range(draw.between(1, 9))]
+        prompt += tuple(period * draw.between(3, 9))
     seed = draw.of((draw.below(2**32 - 1), draw.below(100)))
     return Case(key, width, seed, tuple(stages), prompt, _steps(draw, width, steps))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from cases import BREAKERS, Case, Step, make_row, row_of
+from cases import Case, Step, row_of
 from llama import Chain as LlamaChain
 from llama import Llama, LogitBias, Vocabulary
 
@@ -40,11 +40,6 @@ def _bias_array(p: tuple, c: Context) -> tuple:
     return c.width, len(p[0]), (LogitBias * len(p[0]))(*p[0])
 
 
-def _infill(p: tuple, c: Context) -> tuple:
-    v = c.vocabulary
-    return _pieces(v), v.end_of_generation, v.end
-
-
 def _seed(p: tuple, c: Context) -> tuple:
     return (c.seed,)
 
@@ -52,7 +47,7 @@ def _seed(p: tuple, c: Context) -> tuple:
 # A sampler that _ext does not have is left out of the cases until it does.
 SAMPLERS = {
     "temperature": Pair("Temperature", "temp"),
-    "temp_ext": Pair("TemperatureExt", "temp_ext"),
+    "temp_ext": Pair("DynamicTemperature", "temp_ext"),
     "logit_bias": Pair("LogitBias", "logit_bias", lambda p, c: p, _bias_array),
     "penalties": Pair("Penalties", "penalties", lambda p, c: p, lambda p, c: (c.width, *p)),
     "dry": Pair("Dry", "dry", lambda p, c: (*p[:4], _breakers(c.vocabulary, p[4]))),
@@ -62,13 +57,13 @@ SAMPLERS = {
     "top_p": Pair("TopP", "top_p"),
     "min_p": Pair("MinP", "min_p"),
     "xtc": Pair("Xtc", "xtc", lambda p, c: p, lambda p, c: (*p, c.seed)),
-    "infill": Pair("Infill", "infill", _infill, lambda p, c: (c.vocabulary.handle,)),
+    "infill": Pair("Infill", "infill", lambda p, c: p, lambda p, c: (c.vocabulary.handle,)),
     "dist": Pair("Dist", "dist", lambda p, c: (), _seed),
     "greedy": Pair("Greedy", "greedy"),
     "mirostat": Pair(
         "Mirostat",
         "mirostat",
-        lambda p, c: (*p, c.width),
+        lambda p, c: (*p[:2], c.width, p[2]),
         lambda p, c: (c.width, c.seed, *p),
     ),
     "mirostat_v2": Pair("MirostatV2", "mirostat_v2", lambda p, c: p, lambda p, c: (c.seed, *p)),
@@ -85,8 +80,8 @@ def available(vocabulary: Vocabulary | None) -> list[str]:
 
 
 @functools.cache
-def _pieces(vocabulary: Vocabulary) -> Any:
-    return vocabulary.pieces
+def _infill_stage(vocabulary: Vocabulary) -> Any:
+    return _ext.Infill(vocabulary.pieces, vocabulary.end_of_generation, vocabulary.end)
 
 
 @functools.cache
@@ -130,6 +125,8 @@ class Ours:
     @staticmethod
     def _stage(name: str, parameters: tuple, context: Context) -> Any:
         pair = SAMPLERS[name]
+        if name == "infill":
+            return _infill_stage(context.vocabulary)
         return getattr(_ext, pair.ours)(*pair.our_arguments(parameters, context))
 
     def before(self, event: str) -> None:
@@ -231,6 +228,11 @@ class Counts:
                 self.cases[name, "alone"] += 1
                 self.cases[name, "changed"] += changed
 
+    def update(self, other: Counts) -> None:
+        self.total += other.total
+        self.refused += other.refused
+        self.cases.update(other.cases)
+
     def __str__(self) -> str:
         columns = ("all", "large", "largest", "alone", "changed")
         lines = [f"{self.total} cases, {self.refused} ended by a refusal"]
@@ -298,6 +300,3 @@ def run_case(
             if drawn[0] != drawn[1]:
                 raise Difference(f"{case}: the stream is elsewhere: {drawn}")
     counts.add(case, changed)
-
-
-__all__ = ["BREAKERS", "SAMPLERS", "Counts", "Difference", "available", "make_row", "run_case"]

@@ -254,7 +254,9 @@ def _named(folder: Path, stem: str) -> list[Path]:
 
 
 def _in_load_order(folder: Path) -> list[Path]:
-    return [path for stem in ("libggml-base", "libggml-cpu", "libggml") for path in _named(folder, stem)]
+    return [
+        path for stem in ("libggml-base", "libggml-cpu", "libggml") for path in _named(folder, stem)
+    ]
 
 
 def find() -> Llama:

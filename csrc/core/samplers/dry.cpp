@@ -17,7 +17,7 @@ template <typename T>
 void check_not_negative(std::string_view name, T value) {
   if (value >= 0) return;
   std::ostringstream error;
-  error << "[" << name << "] Expected a value >= 0, got " << value << ".";
+  error << "[dry] Expected " << name << " >= 0, got " << value << ".";
   throw std::invalid_argument(error.str());
 }
 
@@ -52,19 +52,20 @@ std::vector<int32_t> prefix_lengths(std::span<const uint32_t> recent) {
 }  // namespace
 
 Dry::Dry(const DryOptions& options)
-    : multiplier_(finite_float("dry_multiplier", options.multiplier)),
-      base_(finite_float("dry_base", options.base)),
+    : multiplier_(finite_float("dry", "multiplier", options.multiplier)),
+      base_(finite_float("dry", "base", options.base)),
       allowed_length_(options.allowed_length),
       window_(options.penalty_last_n > 0 ? static_cast<size_t>(options.penalty_last_n) : 0) {
-  check_not_negative("dry_multiplier", options.multiplier);
-  check_not_negative("dry_allowed_length", options.allowed_length);
+  check_not_negative("a multiplier", options.multiplier);
+  check_not_negative("an allowed length", options.allowed_length);
   if (multiplier_ == 0 || base_ < 1) window_ = 0;
   if (base_ > 1.000001f) {
     max_exponent_ = static_cast<int32_t>(log_of_greatest_float / std::log(base_));
   }
   for (const auto& breaker : options.breakers) {
     if (breaker.empty()) {
-      throw std::invalid_argument("[dry_sequence_breakers] Expected tokens, got an empty breaker.");
+      throw std::invalid_argument(
+          "[dry] Expected breakers of at least one token, got an empty one.");
     }
     tails_[breaker[0]].emplace_back(breaker.begin() + 1, breaker.end());
     if (breaker.size() == 1) single_token_breakers_.insert(breaker[0]);

@@ -15,7 +15,7 @@ std::vector<std::vector<uint32_t>> dry_breakers(std::span<const std::string> tex
                                                 std::string_view breaker,
                                                 const Tokenize& tokenize) {
   if (breaker.empty()) {
-    throw std::invalid_argument("[dry_sequence_breakers] Expected text, got an empty breaker.");
+    throw std::invalid_argument("[dry] Expected breakers of text, got an empty one.");
   }
   breaker = breaker.substr(0, max_bytes);
 

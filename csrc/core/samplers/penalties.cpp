@@ -10,10 +10,10 @@ namespace mlx_sampling {
 namespace {
 
 float checked_repeat(double repeat) {
-  const float value = finite_float("repeat_penalty", repeat);
+  const float value = finite_float("penalties", "repeat", repeat);
   if (value > 0) return value;
   std::ostringstream error;
-  error << "[repeat_penalty] Expected a value > 0, got " << repeat << ".";
+  error << "[penalties] Expected a repeat > 0, got " << repeat << ".";
   throw std::invalid_argument(error.str());
 }
 
@@ -22,8 +22,8 @@ float checked_repeat(double repeat) {
 Penalties::Penalties(const PenaltyOptions& options)
     : window_(options.last_n > 0 ? static_cast<size_t>(options.last_n) : 0),
       repeat_(checked_repeat(options.repeat)),
-      freq_(finite_float("frequency_penalty", options.freq)),
-      present_(finite_float("presence_penalty", options.present)) {
+      freq_(finite_float("penalties", "freq", options.freq)),
+      present_(finite_float("penalties", "present", options.present)) {
   if (repeat_ == 1 && freq_ == 0 && present_ == 0) window_ = 0;
 }
 

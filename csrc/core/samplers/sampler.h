@@ -32,10 +32,8 @@ class Sampler {
     apply(candidates, state);
   }
 
-  // Takes note of a token that the request has accepted: a generated one or one of the prompt. The
-  // history has it already.
-  virtual void accept([[maybe_unused]] uint32_t token, [[maybe_unused]] RequestState& state) const {
-  }
+  // Told of every token that joins the text, those of the prompt included.
+  virtual void accept(uint32_t, RequestState&) const {}
 };
 
 }  // namespace mlx_sampling
