@@ -120,7 +120,9 @@ class Llama:
         own = [path] if path.is_file() else _named(folder, "libllama")
         if not own:
             raise LlamaUnavailable(f"{folder} holds no libllama.")
-        self._lib = ctypes.CDLL(str(own[0]), mode=ctypes.RTLD_GLOBAL | os.RTLD_LAZY)
+        # Local: two builds in one process must not call each other. Lazy: a library that lacks parts
+        # which sampling does not need will do.
+        self._lib = ctypes.CDLL(str(own[0]), mode=ctypes.RTLD_LOCAL | os.RTLD_LAZY)
         self._declare(FUNCTIONS)
         for name, arguments in INITS.items():
             self._declare({f"llama_sampler_init_{name}": (c_void_p, *arguments)})
