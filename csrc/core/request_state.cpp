@@ -80,6 +80,8 @@ std::span<const float> RequestState::row() const {
 
 void RequestState::reset() {
   streams = Streams(seed_);
+  mirostat_mu.reset();
+  adaptive_average.reset();
   candidates.data.clear();
   candidates.selected = -1;
   candidates.sorted = false;
