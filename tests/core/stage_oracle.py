@@ -107,10 +107,7 @@ def typical_p(data, p, min_keep):
     return kept
 
 
-def top_n_sigma(data, n):
-    if F(n) <= 0 or len(data) < 2:
-        return data
-    logits = [c.logit for c in data if c.logit != -INF]
+def deviation(logits):
     count = F(len(logits))
     total = F(0)
     for x in logits:
@@ -119,7 +116,14 @@ def top_n_sigma(data, n):
     squares = F(0)
     for x in logits:
         squares = F(float(squares) + float(x - mean) ** 2)
-    floor = max(logits) - F(n) * np.sqrt(squares / count)
+    return np.sqrt(squares / count)
+
+
+def top_n_sigma(data, n):
+    if F(n) <= 0 or len(data) < 2:
+        return data
+    logits = [c.logit for c in data if c.logit != -INF]
+    floor = max(logits) - F(n) * deviation(logits)
     for c in data:
         if c.logit < floor:
             c.logit = -INF

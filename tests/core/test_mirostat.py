@@ -69,6 +69,11 @@ def test_version_2_keeps_a_surprise_of_mu():
         state = state_with(row)
         Chain([MirostatV2(tau, 0.1)]).sample(state)
         assert len(state.candidates()[0]) == count
+    # Two of exactly 1 bit.
+    for tau, count in ((0.5, 2), (0.49, 1)):
+        state = state_with([1.0, 1.0])
+        Chain([MirostatV2(tau, 0.1)]).sample(state)
+        assert len(state.candidates()[0]) == count
 
 
 @pytest.mark.parametrize("reference", REFERENCES)

@@ -1,6 +1,6 @@
 """Candidates of equal logits: the orders that llama.cpp 0.5.0 leaves, built with each library.
 
-The answers were read from `llama_sampler_apply` of builds with libc++ 19 and libstdc++ 11, seed 7
+The answers were read from `llama_sampler_apply` of builds with libc++ 22 and libstdc++ 11, seed 7
 (orders) and 42 (tokens).
 """
 
@@ -44,6 +44,8 @@ ROWS = {
     "masked": masked_row(),
     "tall": steps_of(300, 211) * np.float32(2) - np.float32(60),
     "huge": steps_of(150, 3) * np.float32(1e9),
+    "flat1024": np.zeros(1024, dtype=np.float32),
+    "flat1025": np.zeros(1025, dtype=np.float32),
 }
 
 # Stage, row, and of the ids that are left, with libc++ and with libstdc++: how many, the first three,
@@ -55,9 +57,22 @@ KNOWN = [
     (TopK(3), "huge", (3, [2, 8, 5], "73d5b377"), (3, [8, 5, 2], "9f30767e")),
     (TopK(20), "wide", (20, [133, 110, 363], "d5f5ba8e"), (20, [18, 87, 340], "c14f30d3")),
     (TopK(20), "tall", (20, [268, 57, 114], "3c0f0556"), (20, [57, 268, 114], "5bdf6001")),
+    (TopK(128), "wide", (128, [1214, 616, 915], "681cc9c8"), (128, [18, 1306, 984], "dbc885e6")),
     (TopK(130), "wide", (130, [18, 41, 64], "28121a4f"), (130, [938, 1122, 1099], "68f8d27d")),
     (TopK(130), "tall", (130, [268, 57, 114], "2f21eeb9"), (130, [268, 57, 114], "ace808e9")),
     (TopK(130), "huge", (130, [1, 4, 7], "fd82534e"), (130, [115, 79, 82], "11cb0249")),
+    (
+        TopP(0.1, 1),
+        "flat1024",
+        (103, [767, 639, 383], "c53d57f8"),
+        (103, [638, 766, 382], "9b7cdd22"),
+    ),
+    (
+        TopP(0.1, 1),
+        "flat1025",
+        (103, [191, 159, 95], "748bb202"),
+        (103, [158, 190, 94], "1358659d"),
+    ),
     (TopK(2000), "wide", (1500, [18, 41, 64], "abc5088c"), (1500, [938, 1122, 1099], "16dd5c6c")),
     (TopP(0.5, 1), "short", (8, [2, 12, 17], "f92b8cf7"), (8, [17, 7, 2], "59cbb48e")),
     (TopP(0.5, 1), "wide", (182, [18, 41, 64], "3b47da68"), (182, [938, 1122, 1099], "0ebce53d")),

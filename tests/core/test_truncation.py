@@ -70,6 +70,27 @@ def test_top_n_sigma_leaves_masks_out_of_the_mean():
     assert left(row, TopNSigma(2)).candidates()[1].tolist() == [1, -INF, 3, -INF]
 
 
+def test_top_n_sigma_at_its_very_floor():
+    # n such that a logit stands at the floor, or an ulp beside it: the sum of squares shows in it.
+    rng = np.random.default_rng(12)
+    for _ in range(60):
+        row = untied(rng, 30)
+        slow = oracle.candidates(row)
+        deviation = oracle.deviation([c.logit for c in slow])
+        for x in row:
+            n = float((row.max() - x) / deviation)
+            state = left(row, TopNSigma(n))
+            expect_candidates(state, oracle.top_n_sigma(oracle.candidates(row), n))
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_top_p_s_first_look_counts_as_sorted(reference):
+    row = np.zeros(2000, dtype=np.float32)
+    found = ids(row, TopP(0.1), reference=reference)
+    assert len(found) == 200
+    assert ids(row, TopP(0.1), TopK(5), reference=reference) == found[:5]
+
+
 @pytest.mark.parametrize("reference", REFERENCES)
 def test_sorted_candidates_are_taken_as_they_stand(reference):
     rng = np.random.default_rng(6)
