@@ -64,6 +64,10 @@ std::tuple<Column<uint32_t>, Column<float>, Column<float>> candidates_of(
           column<float>(data, [](const Candidate& c) { return c.p; })};
 }
 
+Column<uint32_t> history_of(const RequestState& state) {
+  return column<uint32_t>(state.history.tokens(), [](uint32_t token) { return token; });
+}
+
 void set_row(RequestState& state, const HostRow& row) {
   const std::span<float> destination = state.begin_row(row.size());
   std::copy_n(row.data(), destination.size(), destination.data());
@@ -161,6 +165,10 @@ void bind_sampler(nb::module_& m) {
       .def_prop_ro("adaptive_average", &average_of,
                    "Weighted sum, total weight, pending token and its p; None before the first "
                    "step of adaptive_p.")
+      .def("history", &history_of, "The accepted tokens, oldest first.")
+      .def(
+          "fork", [](const RequestState& s) { return RequestState(s); }, Release(),
+          "A copy that goes its own way.")
       .def("reset", &RequestState::reset);
 
   nb::class_<Chain>(m, "Chain", "Stages in order, the last of which selects; see chain.h.")
@@ -171,7 +179,8 @@ void bind_sampler(nb::module_& m) {
           },
           "stages"_a)
       .def("sample", &Chain::sample, "state"_a, Release(), "A token from the state's row.")
-      .def("accept", &Chain::accept, "state"_a, "token"_a, "Tells the stages of a token.");
+      .def("accept", &Chain::accept, "state"_a, "token"_a, Release(),
+           "Adds a token to the state's history and tells the stages.");
 }
 
 }  // namespace mlx_sampling

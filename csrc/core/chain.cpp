@@ -59,11 +59,13 @@ uint32_t Chain::sample(RequestState& state) const {
 }
 
 void Chain::accept(RequestState& state, uint32_t token) const {
-  if (state.width() != 0 && token >= state.width()) {
+  const size_t end = state.width() != 0 ? state.width() : max_row_width;
+  if (token >= end) {
     std::ostringstream error;
-    error << "[accept] Expected a token id in [0, " << state.width() << "), got " << token << ".";
+    error << "[accept] Expected a token id in [0, " << end << "), got " << token << ".";
     throw std::invalid_argument(error.str());
   }
+  state.history.accept(token);
   for (const auto& stage : stages_) stage->accept(token, state);
 }
 

@@ -22,9 +22,9 @@ class Chain {
   // mu and averages are then as before.
   uint32_t sample(RequestState& state) const;
 
-  // Tells the stages, in order, that `token` joins the text: the request's prompt first, then each
-  // token that was sampled and kept. Throws std::invalid_argument, telling none, where the token is
-  // outside the rows so far.
+  // Adds a token to the request's history, prompt tokens included, and tells every stage. Throws
+  // std::invalid_argument for an id outside the state's rows, or, before the first row, for one
+  // that no row can have; the state is then as before.
   void accept(RequestState& state, uint32_t token) const;
 
   const std::vector<std::shared_ptr<const Sampler>>& stages() const { return stages_; }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/candidates.h"
+#include "core/history.h"
 #include "core/logit_bits.h"
 #include "core/mt19937.h"
 #include "core/reference.h"
@@ -21,6 +23,8 @@ class NonfiniteLogits : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
 };
+
+inline constexpr size_t max_row_width = std::numeric_limits<int32_t>::max();
 
 // Throws std::invalid_argument unless `name` is "error" or "masked".
 NegInf parse_neg_inf(std::string_view name);
@@ -70,7 +74,7 @@ class RequestState {
   // The retained row; throws std::logic_error where there is none.
   std::span<const float> row() const;
 
-  // As it was when made: streams at their start, no row, any width, no stage begun.
+  // As it was when made: streams at their start, no history, no row, any width, no stage begun.
   void reset();
 
   // Width of the rows so far; 0 before the first.
@@ -79,6 +83,7 @@ class RequestState {
   Streams streams;
   std::optional<float> mirostat_mu;                 // none before the first step
   std::optional<AdaptiveAverage> adaptive_average;  // none before the first step
+  History history;
   Candidates candidates;  // scratch of the chain, kept to reuse its memory
 
  private:
