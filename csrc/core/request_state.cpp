@@ -79,6 +79,8 @@ std::span<const float> RequestState::row() const {
 
 void RequestState::reset() {
   streams = Streams(seed_);
+  mirostat_mu.reset();
+  adaptive_average.reset();
   history.clear();
   candidates.data.clear();
   candidates.selected = -1;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string_view>
@@ -39,6 +40,15 @@ struct Streams {
   Mt19937 adaptive;
 };
 
+// What adaptive_p keeps: the probabilities of the accepted tokens, and their number, in sums that
+// decay; and the token that the last step picked.
+struct AdaptiveAverage {
+  float weighted_sum;
+  float total_weight;
+  std::optional<uint32_t> pending_token = std::nullopt;  // until a token is accepted
+  float pending_p = 0;
+};
+
 // Used by one thread at a time.
 class RequestState {
  public:
@@ -64,13 +74,15 @@ class RequestState {
   // The retained row; throws std::logic_error where there is none.
   std::span<const float> row() const;
 
-  // Logits of the rows so far; 0 before the first.
-  size_t width() const { return width_; }
-
-  // As it was when made: streams at their start, no history, no row, any width.
+  // As it was when made: streams at their start, no history, no row, any width, no stage begun.
   void reset();
 
+  // Width of the rows so far; 0 before the first.
+  size_t width() const { return width_; }
+
   Streams streams;
+  std::optional<float> mirostat_mu;                 // none before the first step
+  std::optional<AdaptiveAverage> adaptive_average;  // none before the first step
   History history;
   Candidates candidates;  // scratch of the chain, kept to reuse its memory
 
@@ -81,7 +93,7 @@ class RequestState {
   Reference reference_;
   NegInf neg_inf_;
   std::vector<float> row_;
-  size_t width_ = 0;  // of the rows so far; 0 = none yet
+  size_t width_ = 0;
   RowState row_state_ = RowState::absent;
 };
 
