@@ -28,7 +28,7 @@ _EVAL_BYTES = 32 << 20  # Weights materialised between two calls of `progress`.
 
 def load(
     name_or_path: str | os.PathLike[str] | None = None, progress: Progress | None = None
-) -> tuple[nn.Module, TokenizerWrapper]:
+) -> tuple[Any, TokenizerWrapper]:
     """Loads a model and its tokenizer from whatever the user named.
 
     Args:
@@ -106,7 +106,7 @@ def load_gguf(
         weights = _dequantized(gguf)
     else:
         weights = {name: _to_float32(array) for name, array in gguf.weights.items()}
-        nn.quantize(
+        nn.quantize(  # type: ignore[attr-defined]
             model,
             class_predicate=lambda name, _: dict(gguf.quantization.get(name, {})),
         )
@@ -140,9 +140,9 @@ def _dequantized(gguf: GgufFile) -> dict[str, mx.array]:
     return weights
 
 
-def _materialise(model: nn.Module, progress: Progress | None) -> None:
+def _materialise(model: Any, progress: Progress | None) -> None:
     """Evaluates the parameters in groups, so that progress can be shown."""
-    arrays: list[Any] = [array for _, array in tree_flatten(model.parameters())]
+    arrays: list[Any] = list(dict(tree_flatten(model.parameters())).values())
     total = sum(array.nbytes for array in arrays)
     report = progress or (lambda done, total: None)
     report(0, total)
