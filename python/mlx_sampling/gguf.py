@@ -1,7 +1,7 @@
 """Reads a small Llama-architecture GGUF file: configuration, weights and tokenizer.
 
 Here: the file checks, the names mlx-lm uses for the weights, and a `transformers` tokenizer built
-from the metadata. Not here: the model itself (see `_lm_load`). Neither mlx-lm nor the compiled
+from the metadata. Not here: the model itself (see `mlx_lm.loading`). Neither mlx-lm nor the compiled
 extension is imported.
 """
 

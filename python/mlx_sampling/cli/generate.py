@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     if args.max_tokens < 1:
         raise ValueError(f"[max_tokens] Expected an int >= 1, got {args.max_tokens}.")
     try:
-        from mlx_sampling._lm_load import load
+        from mlx_sampling.mlx_lm import load
     except ImportError as error:
         raise ImportError(
             f'generate runs mlx-lm models, and {error}; mend it with: pip install "mlx-lm==0.32.2"'

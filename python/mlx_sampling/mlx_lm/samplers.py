@@ -1,4 +1,4 @@
-"""Samplers for mlx-lm's own loops. The only public module that imports mlx_lm.
+"""Samplers for mlx-lm's own loops.
 
 mlx-lm hands a sampler `logits - logsumexp(logits)` in the model's dtype. In float32 that keeps the order
 of the logits; in half precision it merges neighbours, so a half-precision model's pick here is exact
@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Protocol
 
 import mlx.core as mx
-from mlx_lm.models.cache import make_prompt_cache
 
 from mlx_sampling._ext import is_available
 from mlx_sampling.errors import NonfiniteLogitsError
@@ -22,7 +21,7 @@ from mlx_sampling.ops import NO_TOKEN, greedy_argmax
 from mlx_sampling.params import token_ids
 from mlx_sampling.sampler import Sampler
 
-__all__ = ["GreedySampler", "LmSampler", "SeededSampler", "make_prompt_cache", "make_sampler"]
+__all__ = ["GreedySampler", "LmSampler", "SeededSampler", "make_sampler"]
 
 
 class LmSampler(Protocol):

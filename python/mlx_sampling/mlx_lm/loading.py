@@ -1,6 +1,6 @@
 """Builds models that mlx-lm can run: from a GGUF file, the packaged one, or mlx-lm's own formats.
 
-Of the loading code, only this module imports mlx-lm. Reading the file is in `gguf`.
+Reading the file is in `gguf`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from mlx.utils import tree_flatten
 from mlx_lm.models import llama
 from mlx_lm.tokenizer_utils import BPEStreamingDetokenizer, TokenizerWrapper
 
-from .gguf import GgufFile, eos_token_ids, load_tokenizer, packaged_model_path, read_gguf
+from mlx_sampling.gguf import (
+    GgufFile,
+    eos_token_ids,
+    load_tokenizer,
+    packaged_model_path,
+    read_gguf,
+)
 
 __all__ = ["load", "load_gguf", "load_packaged"]
 
@@ -45,7 +51,7 @@ def load(
         ValueError: The `.gguf` file cannot be loaded.
 
     Example:
-        >>> from mlx_sampling._lm_load import load
+        >>> from mlx_sampling.mlx_lm import load
         >>> model, tokenizer = load()
         >>> tokenizer.encode("Hello")
         [19556]
