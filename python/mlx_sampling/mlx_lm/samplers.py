@@ -1,9 +1,4 @@
-"""Samplers for mlx-lm's own loops.
-
-mlx-lm hands a sampler `logits - logsumexp(logits)` in the model's dtype. In float32 that keeps the order
-of the logits; in half precision it merges neighbours, so a half-precision model's pick here is exact
-for what mlx-lm hands over, not for its raw logits.
-"""
+"""Samplers for mlx-lm's own loops: greedy ones that stay on the device, and seeded ones."""
 
 from __future__ import annotations
 
@@ -57,6 +52,9 @@ def make_sampler(
     error; `strict=True` waits for each token and hands out none. The last tokens of a run are checked by
     `close()` or at the end of a `with` block: use one of them. -inf counts as a mask (mlx-lm's logits
     processors put it), NaN and +inf do not.
+
+    Exactness holds for what mlx-lm hands over: `logits - logsumexp(logits)` in the model's dtype. That is
+    the order of the logits for float32 models; half precision merges neighbours.
 
     With `temp > 0` each call brings the row to the host and draws from this sampler's own seeded stream:
     never late, and for one request only.
