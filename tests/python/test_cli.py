@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+pytest.importorskip("mlx_lm")
+
 QUESTION = "Why is the sky blue?"
 
 
