@@ -55,10 +55,11 @@ std::tuple<Column<uint32_t>, Column<float>, Column<float>> candidates_of(
 
 void set_row(RequestState& state, const HostRow& row) {
   const std::span<float> destination = state.begin_row(row.size());
+  nb::gil_scoped_release release;
   std::copy_n(row.data(), destination.size(), destination.data());
 }
 
-// The error class lives in Python, so that users can catch it without the extension.
+// The error class is Python's: it has two bases.
 void translate(const std::exception_ptr& error, void*) {
   try {
     std::rethrow_exception(error);

@@ -2,7 +2,7 @@
 
 Here: the file checks, the names mlx-lm uses for the weights, and a `transformers` tokenizer built
 from the metadata. Not here: the model itself (see `mlx_lm.loading`). Neither mlx-lm nor the compiled
-extension is imported.
+extension is used.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 They take any array that NumPy can read as floats and return `uint32` arrays. float32 and float16 are
 read as they are; NumPy has no bfloat16, so give its values as float32, which holds each of them exactly.
-Nothing here touches the compiled extension.
+Nothing here uses the compiled extension.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def run(program, stem, batch, threads=256, seeds=(0, 1, 2), ftz=False):
                 "args": phase1,
             },
             {
-                "kernel": f"{stem}_phase2",
+                "kernel": "selection_phase2",
                 "grid": (rows,),
                 "tg": (threads,),
                 "args": {0: "keys", 1: "indices", 2: "tokens", 3: np.uint32(chunks)},

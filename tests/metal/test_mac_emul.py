@@ -53,9 +53,8 @@ def problems_of(line):
     """Problems, but for phase 1's buffers that are still bound when phase 2 runs: an encoder keeps what
     was bound, and phase 1 itself is checked for buffers that it lacks."""
     count = 12 if line["name"].startswith("greedy_argmax") else 6
-    op = line["name"].split()[0]
     left = {
-        f"dispatch 1 ({op}_phase2): buffer({i}) is set but the kernel has none"
+        f"dispatch 1 (selection_phase2): buffer({i}) is set but the kernel has none"
         for i in range(4, count)
     }
     return [problem for problem in line["problems"] if problem not in left]
@@ -78,7 +77,7 @@ def test_geometry(emulated):
     one = by_name["argmax one row float32", 1024]
     assert len(one) == 2
     assert "argmax_phase1_float32) grid 198x1x1 tg 256x1x1" in one[0]
-    assert "argmax_phase2) grid 1x1x1 tg 224x1x1" in one[1]
+    assert "selection_phase2) grid 1x1x1 tg 224x1x1" in one[1]
     assert "grid 198x2x1 tg 256x1x1" in by_name["argmax batch float16", 1024][0]
     assert "tg 32x1x1" in by_name["argmax width 1", 1024][0]
     assert "tg 64x1x1" in by_name["argmax width 33", 1024][0]
