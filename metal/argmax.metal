@@ -3,7 +3,7 @@
 #include "selection.h"
 
 template <typename Word, int inf_key>
-kernel void argmax_phase1(
+[[kernel]] void argmax_phase1(
     const device Word* logits [[buffer(0)]],
     device int* partial_keys [[buffer(1)]],
     device uint* partial_indices [[buffer(2)]],
@@ -38,34 +38,6 @@ kernel void argmax_phase1(
   }
 }
 
-kernel void argmax_phase2(
-    const device int* partial_keys [[buffer(0)]],
-    const device uint* partial_indices [[buffer(1)]],
-    device uint* result [[buffer(2)]],
-    constant uint& chunks [[buffer(3)]],
-    uint3 group [[threadgroup_position_in_grid]],
-    uint lid [[thread_index_in_threadgroup]],
-    uint3 tg_size [[threads_per_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]],
-    uint simdgroup [[simdgroup_index_in_threadgroup]],
-    uint simdgroups [[simdgroups_per_threadgroup]]) {
-  threadgroup int keys[32];
-  threadgroup uint indices[32];
-
-  const ulong row = ulong(group.x) * chunks;
-  Pick best = scan_partials(partial_keys + row, partial_indices + row, chunks, lid, tg_size.x);
-  best = threadgroup_better(best, keys, indices, lane, simdgroup, simdgroups);
-  if (lid == 0) {
-    result[group.x] = best.index;
-  }
-}
-
-template [[host_name("argmax_phase1_float32")]] kernel void argmax_phase1<uint, 0x7F800000>(
-    const device uint*, device int*, device uint*, constant Rows&, const constant int*,
-    const constant long*, uint3, uint3, uint, uint3, uint, uint, uint);
-template [[host_name("argmax_phase1_float16")]] kernel void argmax_phase1<ushort, 0x7C00>(
-    const device ushort*, device int*, device uint*, constant Rows&, const constant int*,
-    const constant long*, uint3, uint3, uint, uint3, uint, uint, uint);
-template [[host_name("argmax_phase1_bfloat16")]] kernel void argmax_phase1<ushort, 0x7F80>(
-    const device ushort*, device int*, device uint*, constant Rows&, const constant int*,
-    const constant long*, uint3, uint3, uint, uint3, uint, uint, uint);
+instantiate_phase1(argmax, float32, uint, 0x7F800000)
+instantiate_phase1(argmax, float16, ushort, 0x7C00)
+instantiate_phase1(argmax, bfloat16, ushort, 0x7F80)

@@ -96,12 +96,33 @@ inline Pick threadgroup_better(
   return simd_better(theirs);
 }
 
-// Phase 2's scan of one row's partials.
-inline Pick scan_partials(
-    const device int* keys, const device uint* indices, uint chunks, uint lid, uint tg_size) {
+// Phase 2 of both. An index with the flag, or none, gives no_token: argmax has neither.
+[[kernel]] void selection_phase2(
+    const device int* partial_keys [[buffer(0)]],
+    const device uint* partial_indices [[buffer(1)]],
+    device uint* result [[buffer(2)]],
+    constant uint& chunks [[buffer(3)]],
+    uint3 group [[threadgroup_position_in_grid]],
+    uint lid [[thread_index_in_threadgroup]],
+    uint3 tg_size [[threads_per_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint simdgroups [[simdgroups_per_threadgroup]]) {
+  threadgroup int keys[32];
+  threadgroup uint indices[32];
+
+  const ulong row = ulong(group.x) * chunks;
   Pick best = no_pick();
-  for (uint chunk = lid; chunk < chunks; chunk += tg_size) {
-    best = better(best, make_pick(keys[chunk], indices[chunk]));
+  for (uint chunk = lid; chunk < chunks; chunk += tg_size.x) {
+    best = better(best, make_pick(partial_keys[row + chunk], partial_indices[row + chunk]));
   }
-  return best;
+  best = threadgroup_better(best, keys, indices, lane, simdgroup, simdgroups);
+  if (lid == 0) {
+    result[group.x] = best.index >= index_mask ? no_token : best.index;
+  }
 }
+
+// Names phase 1 of a kernel for one format: its word type and the key of infinity.
+#define instantiate_phase1(stem, format, ...)                                      \
+  template [[host_name(#stem "_phase1_" #format)]] [[kernel]] decltype(            \
+      stem##_phase1<__VA_ARGS__>) stem##_phase1<__VA_ARGS__>;

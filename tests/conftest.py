@@ -61,6 +61,6 @@ def packaged():
         packaged_model_path()
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    from mlx_sampling._lm_load import load
+    from mlx_sampling.mlx_lm import load
 
     return load(None)

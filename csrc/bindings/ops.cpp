@@ -29,6 +29,7 @@ Returns:
     uint32 `[...]`: the token ids.
 
 Raises:
+    TypeError: `logits` is no mx.array.
     ValueError: Wrong dtype, a scalar, V = 0, or a stream whose device has no kernel here.
 
 Example:
@@ -62,6 +63,7 @@ Returns:
     uint32 `[...]`: the token ids, or `NO_TOKEN`.
 
 Raises:
+    TypeError: `logits` or `allowed` is no mx.array, or an excluded id is no int.
     ValueError: Wrong dtype, a scalar, V = 0, an excluded id outside [0, V), a bitmask of the wrong
         dtype or shape, an unknown `neg_inf`, or a stream whose device has no kernel here.
 

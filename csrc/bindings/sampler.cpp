@@ -70,6 +70,7 @@ Column<uint32_t> history_of(const RequestState& state) {
 
 void set_row(RequestState& state, const HostRow& row) {
   const std::span<float> destination = state.begin_row(row.size());
+  nb::gil_scoped_release release;
   std::copy_n(row.data(), destination.size(), destination.data());
 }
 
@@ -81,7 +82,7 @@ std::optional<std::tuple<float, float, std::optional<uint32_t>, float>> average_
                     average.pending_p);
 }
 
-// The error class lives in Python, so that users can catch it without the extension.
+// The error class is Python's: it has two bases.
 void translate(const std::exception_ptr& error, void*) {
   try {
     std::rethrow_exception(error);

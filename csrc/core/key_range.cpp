@@ -7,7 +7,8 @@
 
 // The compiler vectorises these loops; on x86-64 Linux the loader picks the widest copy the CPU
 // runs.
-#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+// MLX_SAMPLING_NO_CLONES leaves one copy, so that tests can compile it for each instruction set.
+#if defined(__x86_64__) && defined(__linux__) && !defined(MLX_SAMPLING_NO_CLONES)
 #define MLX_SAMPLING_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define MLX_SAMPLING_CLONES

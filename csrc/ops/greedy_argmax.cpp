@@ -55,24 +55,6 @@ std::vector<mx::array> inputs_of(const mx::array& logits, const std::optional<mx
   return allowed ? std::vector<mx::array>{logits, *allowed} : std::vector<mx::array>{logits};
 }
 
-// The bitmask for each row of logits: a shared one lies under all of them.
-RowLayout allowed_layout(const mx::array& allowed, const RowLayout& logits) {
-  RowLayout layout = row_layout(allowed);
-  if (allowed.ndim() == 1) {
-    layout.shape = {};
-    layout.strides = {};
-    layout.rows = logits.rows;
-  }
-  return layout;
-}
-
-mx::array vmapped(const mx::array& a, int axis, int size, const mx::Stream& stream) {
-  if (axis >= 0) return mx::moveaxis(a, axis, 0, stream);
-  mx::Shape shape = a.shape();
-  shape.insert(shape.begin(), size);
-  return mx::broadcast_to(a, shape, stream);
-}
-
 #if defined(_METAL_)
 // Lays out as GreedyArgs of metal/greedy_argmax.metal.
 struct MetalGreedyArgs {
@@ -118,7 +100,7 @@ void GreedyArgmax::eval_cpu(const std::vector<mx::array>& inputs, mx::array& out
   encoder.set_output_array(out);
   const RowLayout layout = row_layout(logits);
   const bool masked = inputs.size() > 1;
-  const RowLayout mask_layout = masked ? allowed_layout(inputs[1], layout) : RowLayout{};
+  const RowLayout mask_layout = masked ? row_layout(inputs[1]) : RowLayout{};
   const uint32_t* mask = masked ? inputs[1].data<uint32_t>() : nullptr;
   for_logit_format(logits.dtype(), [&](auto bits) {
     using Bits = decltype(bits);
@@ -159,25 +141,32 @@ void GreedyArgmax::eval_gpu(const std::vector<mx::array>& inputs, mx::array& out
 
 std::pair<std::vector<mx::array>, std::vector<int>> GreedyArgmax::vmap(
     const std::vector<mx::array>& inputs, const std::vector<int>& axes) {
-  const bool masked = inputs.size() > 1;
-  const int size = axes[0] >= 0 ? inputs[0].shape(axes[0]) : inputs[1].shape(axes[1]);
-  mx::array logits = vmapped(inputs[0], axes[0], size, stream());
+  mx::array logits = inputs[0];
+  if (axes[0] >= 0) {
+    logits = mx::moveaxis(logits, axes[0], 0, stream());
+  } else {
+    mx::Shape shape = logits.shape();
+    shape.insert(shape.begin(), inputs[1].shape(axes[1]));
+    logits = mx::broadcast_to(logits, shape, stream());
+  }
   std::optional<mx::array> allowed;
-  if (masked) {
+  if (inputs.size() > 1) {
     allowed = inputs[1];
-    if (axes[1] >= 0) allowed = mx::moveaxis(*allowed, axes[1], 0, stream());
-    // One bitmask per vmapped entry, or one per row of each entry, becomes one per row of logits.
-    mx::Shape per_row = logits.shape();
-    per_row.back() = allowed->shape(-1);
-    if (allowed->ndim() > 1) {
-      if (axes[1] >= 0) {
-        while (allowed->ndim() < logits.ndim()) allowed = mx::expand_dims(*allowed, 1, stream());
+    if (axes[1] >= 0) {
+      // One bitmask per vmapped entry holds for all rows of that entry.
+      allowed = mx::moveaxis(*allowed, axes[1], 0, stream());
+      while (allowed->ndim() < logits.ndim()) {
+        allowed = mx::expand_dims(*allowed, 1, stream());
       }
+    }
+    if (allowed->ndim() > 1) {
+      mx::Shape per_row = logits.shape();
+      per_row.back() = allowed->shape(-1);
       allowed = mx::broadcast_to(*allowed, per_row, stream());
     }
   }
-  auto rules = std::make_shared<GreedyArgmax>(stream(), rules_);
-  return {{mx::array(rows_shape(logits), mx::uint32, rules, inputs_of(logits, allowed))}, {0}};
+  auto picks = std::make_shared<GreedyArgmax>(stream(), rules_);
+  return {{mx::array(rows_shape(logits), mx::uint32, picks, inputs_of(logits, allowed))}, {0}};
 }
 
 }  // namespace mlx_sampling

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <sstream>
 #include <stdexcept>
+#include <type_traits>
 
 #include "core/row_chunks.h"
 #include "ops/row_layout.h"
@@ -15,8 +16,6 @@ namespace mlx_sampling {
 namespace {
 
 constexpr const char* op = "sample";
-
-float widen(Float32Bits, uint32_t word) { return std::bit_cast<float>(word); }
 
 float widen(BFloat16Bits, uint16_t word) {
   return std::bit_cast<float>(static_cast<uint32_t>(word) << 16);
@@ -38,7 +37,11 @@ float widen(Float16Bits, uint16_t word) {
 template <typename Bits>
 void widen_row(const RowView<typename Bits::Word>& row, float* destination) {
   for_each_chunk(row, [&](const typename Bits::Word* words, size_t begin, size_t count) {
-    for (size_t i = 0; i < count; ++i) destination[begin + i] = widen(Bits{}, words[i]);
+    if constexpr (std::is_same_v<Bits, Float32Bits>) {
+      std::memcpy(destination + begin, words, count * sizeof(float));
+    } else {
+      for (size_t i = 0; i < count; ++i) destination[begin + i] = widen(Bits{}, words[i]);
+    }
   });
 }
 
@@ -53,28 +56,15 @@ void check_row(const mx::array& row) {
 
 }  // namespace
 
-void copy_row(mx::array row, float* destination, size_t width) {
+void refill_row(RequestState& state, mx::array row) {
   check_row(row);
-  if (static_cast<size_t>(row.shape(-1)) != width) {
-    std::ostringstream error;
-    error << "[" << op << "] Expected a row of " << width << " logits, got " << row.shape(-1)
-          << ".";
-    throw std::invalid_argument(error.str());
-  }
   row.eval();
+  const std::span<float> destination = state.begin_row(row.shape(-1));
   const int64_t stride = row_layout(row).stride;
   for_logit_format(row.dtype(), [&]<typename Bits>(Bits) {
-    const auto* words = row.data<typename Bits::Word>();
-    widen_row<Bits>({words, stride, width}, destination);
+    widen_row<Bits>({row.data<typename Bits::Word>(), stride, destination.size()},
+                    destination.data());
   });
-}
-
-void refill_row(RequestState& state, const mx::array& row) {
-  check_row(row);
-  mx::array finished = row;
-  finished.eval();
-  const std::span<float> destination = state.begin_row(row.shape(-1));
-  copy_row(finished, destination.data(), destination.size());
 }
 
 }  // namespace mlx_sampling

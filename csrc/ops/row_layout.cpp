@@ -35,7 +35,8 @@ RowLayout row_layout(const mx::array& a) {
     const int64_t stride = a.strides()[axis];
     layout.rows *= size;
     if (size == 1) continue;
-    if (!layout.shape.empty() && layout.strides.back() == stride * size) {
+    const bool fits = !layout.shape.empty() && int64_t{layout.shape.back()} * size <= INT32_MAX;
+    if (fits && layout.strides.back() == stride * size) {
       layout.shape.back() *= size;
       layout.strides.back() = stride;
     } else {

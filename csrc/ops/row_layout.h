@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/logit_bits.h"
 #include "mlx/mlx.h"
 
 namespace mlx_sampling {
@@ -34,15 +35,6 @@ mlx::core::Shape rows_shape(const mlx::core::array& a);
 void check_logits(const char* op, const mlx::core::array& logits);
 
 // Calls `run` with the LogitBits format of `dtype`, which check_logits let through.
-template <typename Run>
-void for_logit_format(mlx::core::Dtype dtype, Run&& run);
-
-}  // namespace mlx_sampling
-
-#include "core/logit_bits.h"
-
-namespace mlx_sampling {
-
 template <typename Run>
 void for_logit_format(mlx::core::Dtype dtype, Run&& run) {
   if (dtype == mlx::core::float32) {

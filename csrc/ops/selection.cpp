@@ -116,8 +116,8 @@ void eval_two_phase(const mx::Stream& stream, const MetalSource& source, const m
   mx::array keys = temporary(encoder, partials, mx::int32);
   mx::array indices = temporary(encoder, partials, mx::uint32);
 
-  const std::string stem = source.stem;
-  auto* phase1 = kernel(stream, source, stem + "_phase1_" + format_name(logits.dtype()));
+  auto* phase1 =
+      kernel(stream, source, std::string(source.stem) + "_phase1_" + format_name(logits.dtype()));
   encoder.set_compute_pipeline_state(phase1);
   bind_rows(encoder, logits, 0, 3);
   encoder.set_output_array(keys, 1);
@@ -128,7 +128,7 @@ void eval_two_phase(const mx::Stream& stream, const MetalSource& source, const m
       MTL::Size(thread_count(phase1, std::min(width, metal_chunk_width)), 1, 1));
 
   // The partials are outputs of phase 1 and inputs of phase 2: MLX puts its barrier between them.
-  auto* phase2 = kernel(stream, source, stem + "_phase2");
+  auto* phase2 = kernel(stream, source, "selection_phase2");
   encoder.set_compute_pipeline_state(phase2);
   encoder.set_input_array(keys, 0);
   encoder.set_input_array(indices, 1);
@@ -139,8 +139,6 @@ void eval_two_phase(const mx::Stream& stream, const MetalSource& source, const m
 }
 
 #else
-
-void bind_rows(mx::metal::CommandEncoder&, const mx::array&, int, int) {}
 
 void eval_two_phase(const mx::Stream&, const MetalSource& source, const mx::array&, mx::array&,
                     const std::function<void(mx::metal::CommandEncoder&)>&) {

@@ -30,7 +30,7 @@ class Selection : public mlx::core::UnaryPrimitive {
 // The stream of a selection op; throws where its device has no kernel here.
 mlx::core::Stream selection_stream(const char* op, mlx::core::StreamOrDevice s);
 
-// One embedded Metal source with kernels <stem>_phase1_<dtype> and <stem>_phase2.
+// One embedded Metal source with kernels <stem>_phase1_<dtype> and selection_phase2.
 struct MetalSource {
   const char* stem;
   const char* library;

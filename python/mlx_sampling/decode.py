@@ -17,12 +17,33 @@ from mlx_sampling.params import token_ids
 PREFILL_STEP = 2048
 
 
-def checked_prompt(prompt: Sequence[int] | mx.array) -> list[int]:
-    """The prompt as a list of ids.
+def vocab_size_of(model: Any) -> int | None:
+    """Rows of the model's embedding table as its `args` name them; None where they do not."""
+    size = getattr(getattr(model, "args", None), "vocab_size", None)
+    return size if isinstance(size, int) else None
+
+
+def check_ids(name: str, ids: Sequence[int], model: Any) -> None:
+    """Checks ids against the model's vocabulary, where it is known before the first forward pass.
+
+    Raises:
+        ValueError: An id beyond it.
+    """
+    size = vocab_size_of(model)
+    for token in ids:
+        if size is not None and token >= size:
+            raise ValueError(f"[{name}] Expected token ids in [0, {size}), got {token}.")
+
+
+def checked_prompt(prompt: Sequence[int] | mx.array, model: Any) -> list[int]:
+    """The prompt as a list of ids that the model can embed.
+
+    A model whose `args` do not name a `vocab_size` embeds whatever it is given: its ids are only checked
+    to be in [0, 2**31).
 
     Raises:
         TypeError: Something else than ints.
-        ValueError: An empty or not one-dimensional prompt, or a negative id.
+        ValueError: An empty or not one-dimensional prompt, or an id out of range.
     """
     if isinstance(prompt, mx.array):
         if prompt.ndim != 1:
@@ -31,21 +52,8 @@ def checked_prompt(prompt: Sequence[int] | mx.array) -> list[int]:
     ids = list(token_ids("prompt", prompt))  # type: ignore[arg-type]
     if not ids:
         raise ValueError("[prompt] Expected at least one token id, got none.")
+    check_ids("prompt", ids, model)
     return ids
-
-
-def positive(name: str, value: int, least: int = 1) -> int:
-    """Checks an int option.
-
-    Raises:
-        TypeError: Not an int.
-        ValueError: Below `least`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"[{name}] Expected an int >= {least}, got {value!r}.")
-    if value < least:
-        raise ValueError(f"[{name}] Expected an int >= {least}, got {value}.")
-    return value
 
 
 def make_cache(model: Any) -> list[Any]:
@@ -78,13 +86,13 @@ class DecodeRun:
         self._leaves = _leaves(cache)
         self._base = [getattr(leaf, "offset", None) for leaf in self._leaves]
         self._fed = 0
-        self.vocab_size = 0
+        self.width = 0  # of the rows; 0 before the first
 
     def feed(self, tokens: mx.array) -> mx.array:
         """Feeds `tokens` [1, T]; returns the last position's logits [1, V], unevaluated."""
         self._fed += tokens.shape[-1]
         logits: mx.array = self._model(tokens, cache=self._cache)[:, -1]
-        self.vocab_size = logits.shape[-1]
+        self.width = logits.shape[-1]
         return logits
 
     def prefill(self, prompt: list[int], step: int) -> mx.array:

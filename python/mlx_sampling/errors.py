@@ -1,6 +1,6 @@
 """The errors of this project that a caller may want to catch by name.
 
-Bad arguments are plain `ValueError` or `TypeError`. Nothing here needs the compiled extension.
+Bad arguments are plain `ValueError` or `TypeError`. Nothing here uses the compiled extension.
 """
 
 from __future__ import annotations

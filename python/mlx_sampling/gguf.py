@@ -1,8 +1,8 @@
 """Reads a small Llama-architecture GGUF file: configuration, weights and tokenizer.
 
 Here: the file checks, the names mlx-lm uses for the weights, and a `transformers` tokenizer built
-from the metadata. Not here: the model itself (see `_lm_load`). Neither mlx-lm nor the compiled
-extension is imported.
+from the metadata. Not here: the model itself (see `mlx_lm.loading`). Neither mlx-lm nor the compiled
+extension is used.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class GgufFile:
     path: Path
     config: dict[str, Any]
     weights: dict[str, mx.array] = field(repr=False)
-    quantization: dict[str, dict[str, int]] = field(repr=False)
+    quantization: dict[str, dict[str, Any]] = field(repr=False)
     metadata: dict[str, Any] = field(repr=False)
 
 
@@ -222,7 +222,8 @@ def eos_token_ids(gguf: GgufFile) -> list[int]:
     metadata = gguf.metadata
     tokens, _, types = _read_vocabulary(metadata)
     keys = (f"tokenizer.ggml.{kind}_token_id" for kind in ("eos", "eot", "eom"))
-    ids = {_token_id(metadata, key, len(tokens)) for key in keys} - {None}
+    named = (_token_id(metadata, key, len(tokens)) for key in keys)
+    ids = {token for token in named if token is not None}
     ids |= {
         i
         for i, (token, kind) in enumerate(zip(tokens, types, strict=True))
@@ -354,7 +355,7 @@ def _read_config(metadata: dict[str, Any], tensors: dict[str, _TensorInfo]) -> d
 
     def number(key: str, kind: type = int, default: Any = None) -> Any:
         value = metadata.get(f"llama.{key}", default)
-        if type(value) is not kind or value <= 0:
+        if type(value) is not kind or value <= 0:  # type: ignore[operator]
             raise ValueError(
                 f'[gguf] Expected a positive {kind.__name__} for "llama.{key}", '
                 f"got {_quote(value)}."
@@ -451,12 +452,12 @@ def _check_tensors(
 def _load_arrays(path: Path) -> dict[str, mx.array]:
     """Loads a file that `_read_layout` has accepted."""
     if os.access(path, os.W_OK):
-        return mx.load(str(path), format="gguf")
+        return mx.load(str(path), format="gguf")  # type: ignore[return-value]
     # MLX opens GGUF files for writing, even to read them: give it a copy of a protected one.
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "model.gguf"
         shutil.copyfile(path, copy)
-        return mx.load(str(copy), format="gguf")
+        return mx.load(str(copy), format="gguf")  # type: ignore[return-value]
 
 
 def _read_vocabulary(
@@ -474,7 +475,7 @@ def _read_vocabulary(
             raise ValueError(
                 f'[gguf] Expected "tokenizer.ggml.{key}" {_quote(expected)}, got {_quote(value)}.'
             )
-    lists = {}
+    lists: dict[str, Any] = {}
     for key, kind in (("tokens", str), ("merges", str), ("token_type", int)):
         lists[key] = metadata.get(f"tokenizer.ggml.{key}")
         if not (isinstance(lists[key], list) and lists[key] and type(lists[key][0]) is kind):

@@ -11,13 +11,13 @@ import mlx.core as mx
 from mlx_sampling.decode import (
     PREFILL_STEP,
     DecodeRun,
+    check_ids,
     checked_prompt,
     make_cache,
     nonfinite_at,
-    positive,
 )
 from mlx_sampling.ops import NO_TOKEN, greedy_argmax
-from mlx_sampling.params import token_ids
+from mlx_sampling.params import checked_int, token_ids
 
 
 def greedy_stream(
@@ -61,12 +61,13 @@ def greedy_stream(
         >>> for token in greedy_stream(model, tokenizer.encode("Hello"), max_tokens=8):
         ...     print(token)
     """
-    ids = checked_prompt(prompt)
-    limit = positive("max_tokens", max_tokens)
-    step_size = positive("prefill_step_size", prefill_step_size)
-    ahead = positive("in_flight", in_flight, least=0)
+    ids = checked_prompt(prompt, model)
+    limit = checked_int("max_tokens", max_tokens, 1)
+    step_size = checked_int("prefill_step_size", prefill_step_size, 1)
+    ahead = checked_int("in_flight", in_flight, 0)
     stop = frozenset(token_ids("stop_tokens", stop_tokens))
     never = token_ids("excluded", excluded)
+    check_ids("excluded", never, model)
     cache = make_cache(model) if prompt_cache is None else prompt_cache
     return _stream(DecodeRun(model, cache), ids, limit, stop, never, ahead, step_size)
 
@@ -86,7 +87,7 @@ class _Winners:
     def push(self, logits: mx.array) -> None:
         winner = greedy_argmax(logits, excluded=self._excluded)
         # What is embedded before the host has checked it must lie inside the table.
-        self._next_input = mx.minimum(winner, self._run.vocab_size - 1)[:, None]
+        self._next_input = mx.minimum(winner, self._run.width - 1)[:, None]
         mx.async_eval(winner, self._next_input)
         self._pending.append(winner)
 
@@ -118,7 +119,7 @@ def _stream(
                 winners.push(winners.feed_last())
                 launched += 1
             token = winners.pop()
-            if token == NO_TOKEN or token >= run.vocab_size:
+            if token == NO_TOKEN or token >= run.width:
                 raise nonfinite_at(handed_out)
             last = token in stop or handed_out + 1 == limit
             if len(winners) == 0:

@@ -5,16 +5,16 @@ Here: the parameters and their plain-data form. Not here: what they do (see `sam
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import math
 import operator
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-__all__ = ["SamplingParams", "token_ids"]
+__all__ = ["SamplingParams", "checked_int", "token_ids"]
 
 _GREATEST_SEED = 2**32 - 2
 
@@ -44,7 +44,8 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperature", _temperature(self.temperature))
-        object.__setattr__(self, "seed", _seed(self.seed))
+        if self.seed is not None:
+            object.__setattr__(self, "seed", checked_int("seed", self.seed, 0, _GREATEST_SEED))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the parameters as plain data that `from_dict` takes back."""
@@ -81,26 +82,32 @@ def _temperature(value: Any) -> float:
         number = math.inf
     if not (math.isfinite(number) and number >= 0):
         raise ValueError(f"[temperature] Expected a finite value >= 0, got {value}.")
-    try:
-        rounded = struct.unpack("<f", struct.pack("<f", number))[0]
-    except OverflowError:
-        rounded = 0.0
-    if rounded == 0 and number != 0:
+    rounded = _as_float32(number)
+    if not math.isfinite(rounded) or (rounded == 0 and number != 0):
         raise ValueError(f"[temperature] Expected 0 or a value in float32's range, got {value}.")
     return number
 
 
-def _seed(value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"[seed] Expected an int or None, got {value!r}.")
+def _as_float32(number: float) -> float:
+    return ctypes.c_float(number).value
+
+
+def checked_int(name: str, value: Any, least: int, greatest: int | None = None) -> int:
+    """Checks an int, Python's or NumPy's, against its range.
+
+    Raises:
+        TypeError: Not an int (a bool is none).
+        ValueError: Out of range.
+    """
+    span = f">= {least}" if greatest is None else f"in [{least}, {greatest}]"
+    if isinstance(value, bool):
+        raise TypeError(f"[{name}] Expected an int {span}, got {value!r}.")
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"[seed] Expected an int or None, got {value!r}.") from None
-    if not 0 <= number <= _GREATEST_SEED:
-        raise ValueError(f"[seed] Expected an int in [0, 2**32 - 2] or None, got {number}.")
+        raise TypeError(f"[{name}] Expected an int {span}, got {value!r}.") from None
+    if number < least or (greatest is not None and number > greatest):
+        raise ValueError(f"[{name}] Expected an int {span}, got {number}.")
     return number
 
 
@@ -111,15 +118,4 @@ def token_ids(name: str, ids: Iterable[int]) -> tuple[int, ...]:
         TypeError: Something else than ints.
         ValueError: An id out of range.
     """
-    checked = []
-    for value in ids:
-        if isinstance(value, bool):
-            raise TypeError(f"[{name}] Expected token ids, got {value!r}.")
-        try:
-            token = operator.index(value)
-        except TypeError:
-            raise TypeError(f"[{name}] Expected token ids, got {value!r}.") from None
-        if not 0 <= token < 2**31:
-            raise ValueError(f"[{name}] Expected token ids in [0, 2**31), got {token}.")
-        checked.append(token)
-    return tuple(checked)
+    return tuple(checked_int(name, token, 0, 2**31 - 1) for token in ids)

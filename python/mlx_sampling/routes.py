@@ -6,9 +6,10 @@ reads back 4 bytes.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
+
+from mlx_sampling.params import SamplingParams
 
 TOKEN_BYTES = 4
 LOGIT_BYTES = 4
@@ -28,9 +29,9 @@ class RouteDecision:
     greedy: bool
     reason: str
 
-    def readback_bytes(self, vocab_size: int) -> int:
-        """Bytes read back per token: 4 on route B, a float32 row of `vocab_size` on route A."""
-        return TOKEN_BYTES if self.route == "B" else LOGIT_BYTES * vocab_size
+    def readback_bytes(self, width: int) -> int:
+        """Bytes read back per token: 4 on route B, a float32 row of `width` logits on route A."""
+        return TOKEN_BYTES if self.route == "B" else LOGIT_BYTES * width
 
 
 def choose_route(
@@ -66,6 +67,7 @@ def choose_route(
         The decision, with its reason.
 
     Raises:
+        TypeError: A temperature that is no number.
         ValueError: A temperature out of range, or mirostat or adaptive_p with temperature 0.
 
     Example:
@@ -74,12 +76,7 @@ def choose_route(
         >>> choose_route(temperature=0.8).route
         'A'
     """
-    if (
-        isinstance(temperature, bool)
-        or not isinstance(temperature, int | float)
-        or not (math.isfinite(temperature) and temperature >= 0)
-    ):
-        raise ValueError(f"[temperature] Expected a finite value >= 0, got {temperature!r}.")
+    temperature = SamplingParams(temperature=temperature).temperature
     drawing = [name for name, on in (("mirostat", mirostat), ("adaptive_p", adaptive_p)) if on]
     if temperature > 0:
         what = drawing or (["speculative sampling"] if speculative else [])
@@ -92,20 +89,20 @@ def choose_route(
     row_users = [
         name
         for name, on in (
-            ("logit_bias needs", logit_bias),
-            ("penalties need", penalties),
-            ("dry needs", dry),
-            ("logprobs need", logprobs),
-            ("a session snapshot needs", snapshot),
+            ("logit_bias", logit_bias),
+            ("penalties", penalties),
+            ("dry", dry),
+            ("logprobs", logprobs),
+            ("a session snapshot", snapshot),
         )
         if on
     ]
     if row_users:
-        *others, last = row_users
-        names = [user.rsplit(" ", 1)[0] for user in others]
-        subject = " and ".join([*names, last.rsplit(" ", 1)[0]])
-        verb = "need" if others else last.rsplit(" ", 1)[1]
-        return RouteDecision("A", True, f"greedy, but {subject} {verb} the full row on the host")
+        return RouteDecision(
+            "A",
+            True,
+            f"greedy, but the full row is needed on the host for {' and '.join(row_users)}",
+        )
     if grammar:
         return RouteDecision(
             "B",

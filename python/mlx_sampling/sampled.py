@@ -13,10 +13,9 @@ from mlx_sampling.decode import (
     checked_prompt,
     make_cache,
     nonfinite_at,
-    positive,
 )
 from mlx_sampling.errors import NonfiniteLogitsError
-from mlx_sampling.params import token_ids
+from mlx_sampling.params import checked_int, token_ids
 from mlx_sampling.sampler import Sampler
 
 
@@ -52,9 +51,9 @@ def sample_stream(
         NonfiniteLogitsError: At the step whose row has NaN or an infinity, before its token is drawn.
         TypeError, ValueError: A bad argument; raised by the call itself, before anything runs.
     """
-    ids = checked_prompt(prompt)
-    limit = positive("max_tokens", max_tokens)
-    step_size = positive("prefill_step_size", prefill_step_size)
+    ids = checked_prompt(prompt, model)
+    limit = checked_int("max_tokens", max_tokens, 1)
+    step_size = checked_int("prefill_step_size", prefill_step_size, 1)
     stop = frozenset(token_ids("stop_tokens", stop_tokens))
     cache = make_cache(model) if prompt_cache is None else prompt_cache
     return _stream(DecodeRun(model, cache), ids, sampler, limit, stop, step_size)

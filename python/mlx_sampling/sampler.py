@@ -102,7 +102,6 @@ class Sampler:
         else:
             stages += [Temperature(params.temperature), Dist()]
         self._chain = Chain(stages)
-        self._staging: NDArray[np.float32] | None = None
         self._timings: StepTimings | None = None
 
     def sample(self, logits: mx.array | np.ndarray[Any, Any]) -> int:
@@ -183,10 +182,4 @@ class Sampler:
             raise ValueError(
                 f"[sample] Expected logits of shape [V] or [1, V], got shape {logits.shape}."
             )
-        row: NDArray[np.float32] = logits
-        if row.dtype == np.float32 and row.flags.c_contiguous and row.flags.aligned:
-            return row
-        if self._staging is None or self._staging.shape != logits.shape:
-            self._staging = np.empty(logits.shape, dtype=np.float32)
-        np.copyto(self._staging, logits, casting="unsafe")
-        return self._staging
+        return np.require(logits, np.float32, ["C", "A"])

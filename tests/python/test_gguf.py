@@ -16,7 +16,7 @@ try:
 except FileNotFoundError as missing:
     pytest.skip(str(missing), allow_module_level=True)
 
-from mlx_sampling import _lm_load
+from mlx_sampling.mlx_lm import loading
 
 F32, F16, Q4_0, Q4_1, Q6_K, Q8_0 = 0, 1, 2, 3, 14, 8
 
@@ -98,7 +98,7 @@ def tokenizer(file):
 @pytest.fixture(scope="module", params=[True, False], ids=["float32", "quantised"])
 def loaded(request):
     calls = []
-    model, tokenizer = _lm_load.load_packaged(
+    model, tokenizer = loading.load_packaged(
         request.param, lambda done, total: calls.append((done, total))
     )
     return model, tokenizer, calls
@@ -483,7 +483,7 @@ class TestModel:
         assert detokenizer.text == text
 
     def test_the_faster_form_is_the_default(self):
-        model, _ = _lm_load.load_packaged()
+        model, _ = loading.load_packaged()
         on_cpu = mx.default_device().type == mx.DeviceType.cpu
         assert (model.model.embed_tokens.weight.dtype == mx.float32) == on_cpu
 
@@ -492,6 +492,6 @@ class TestModel:
     )
     def test_load_picks_the_loader(self, monkeypatch, name, loader):
         for each in ("load_packaged", "load_gguf"):
-            monkeypatch.setattr(_lm_load, each, lambda *_, each=each, **__: (each, None))
-        monkeypatch.setattr(_lm_load.mlx_lm, "load", lambda *_, **__: ("lm", None))
-        assert _lm_load.load(name)[0] == loader
+            monkeypatch.setattr(loading, each, lambda *_, each=each, **__: (each, None))
+        monkeypatch.setattr(loading.mlx_lm, "load", lambda *_, **__: ("lm", None))
+        assert loading.load(name)[0] == loader

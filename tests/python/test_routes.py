@@ -11,14 +11,14 @@ TABLE = [
     ({"temperature": 0, "grammar": True}, "B", True, "bitmask"),
     ({"temperature": 0, "grammar": True, "ignore_eos": True}, "B", True, "bitmask"),
     ({"temperature": 0, "speculative": True}, "B", True, "over drafts"),
-    ({"temperature": 0, "logit_bias": True}, "A", True, "logit_bias needs the full row"),
-    ({"temperature": 0, "penalties": True}, "A", True, "penalties need the full row"),
-    ({"temperature": 0, "dry": True}, "A", True, "dry needs the full row"),
-    ({"temperature": 0, "logprobs": True}, "A", True, "logprobs need the full row"),
-    ({"temperature": 0, "snapshot": True}, "A", True, "session snapshot needs the full row"),
-    ({"temperature": 0, "grammar": True, "logprobs": True}, "A", True, "logprobs need"),
-    ({"temperature": 0, "ignore_eos": True, "dry": True}, "A", True, "dry needs"),
-    ({"temperature": 0, "dry": True, "penalties": True}, "A", True, "penalties and dry need"),
+    ({"temperature": 0, "logit_bias": True}, "A", True, "on the host for logit_bias"),
+    ({"temperature": 0, "penalties": True}, "A", True, "on the host for penalties"),
+    ({"temperature": 0, "dry": True}, "A", True, "on the host for dry"),
+    ({"temperature": 0, "logprobs": True}, "A", True, "on the host for logprobs"),
+    ({"temperature": 0, "snapshot": True}, "A", True, "on the host for a session snapshot"),
+    ({"temperature": 0, "grammar": True, "logprobs": True}, "A", True, "for logprobs"),
+    ({"temperature": 0, "ignore_eos": True, "dry": True}, "A", True, "for dry"),
+    ({"temperature": 0, "dry": True, "penalties": True}, "A", True, "for penalties and dry"),
     ({"temperature": 1e-3}, "A", False, "temperature 0.001 draws"),
     ({"temperature": 0.8, "grammar": True}, "A", False, "draws from the full row"),
     ({"temperature": 0.8, "ignore_eos": True}, "A", False, "draws from the full row"),
@@ -41,9 +41,15 @@ def test_drawing_picks_refuse_temperature_zero(name):
         choose_route(temperature=0, **{name: True})
 
 
-@pytest.mark.parametrize("temperature", [-0.1, float("nan"), float("inf"), True, "0.8", None])
+@pytest.mark.parametrize("temperature", [-0.1, float("nan"), float("inf")])
 def test_bad_temperature(temperature):
     with pytest.raises(ValueError, match=r"^\[temperature\] Expected a finite value >= 0, got "):
+        choose_route(temperature=temperature)
+
+
+@pytest.mark.parametrize("temperature", [True, "0.8", None])
+def test_temperature_of_another_type(temperature):
+    with pytest.raises(TypeError, match=r"^\[temperature\] Expected a number, got "):
         choose_route(temperature=temperature)
 
 

@@ -3,8 +3,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "core/float_parameter.h"
 #include "core/listed_candidates.h"
+#include "core/samplers/parameters.h"
 
 namespace mlx_sampling {
 namespace {

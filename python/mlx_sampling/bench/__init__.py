@@ -1,1 +1,15 @@
 """Benchmarks: each beside its peers in one run, medians and ratios, an environment header."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    """Adds `bench NAME` to the command line's subcommands."""
+    from mlx_sampling.bench import kernels
+
+    parser = commands.add_parser(
+        "bench", help="measure beside peers", description="Measures beside peers, in one run."
+    )
+    kernels.add_parser(parser.add_subparsers(dest="bench", required=True))

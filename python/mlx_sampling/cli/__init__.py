@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line `argv` (default: the process's own); returns the exit status."""
-    from mlx_sampling.cli import bench, generate
+    from mlx_sampling import bench
+    from mlx_sampling.cli import generate
 
     parser = argparse.ArgumentParser(
         prog="mlx-sampling", description="Turns a language model's logits into tokens on MLX."

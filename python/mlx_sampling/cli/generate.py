@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+from mlx_sampling.greedy import greedy_stream
 from mlx_sampling.params import SamplingParams
 from mlx_sampling.routes import RouteDecision, choose_route
+from mlx_sampling.sampled import sample_stream
+from mlx_sampling.sampler import Sampler
 
 
 def add_parser(commands: Any) -> None:
@@ -73,10 +76,10 @@ def run(args: argparse.Namespace) -> int:
     if args.max_tokens < 1:
         raise ValueError(f"[max_tokens] Expected an int >= 1, got {args.max_tokens}.")
     try:
-        from mlx_sampling._lm_load import load
+        from mlx_sampling.mlx_lm import load
     except ImportError as error:
         raise ImportError(
-            f'generate runs mlx-lm models, and {error}; mend it with: pip install "mlx-lm==0.32.2"'
+            f'generate runs mlx-lm models, and {error}; mend it with: pip install "mlx-sampling[mlx-lm]"'
         ) from error
     try:
         started = perf_counter()
@@ -86,10 +89,11 @@ def run(args: argparse.Namespace) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     ids = _prompt_ids(tokenizer, args.prompt)
-    stream, seed = _stream(model, tokenizer, ids, args, params, decision)
+    stream, sampler = _stream(model, tokenizer, ids, args, params, decision)
     answer = _answer(stream, tokenizer, show=not args.json)
-    vocab_size = _row_width(model, tokenizer)
-    readback = decision.readback_bytes(vocab_size)
+    seed = None if sampler is None else sampler.seed
+    row = None if sampler is None else sampler.row
+    readback = decision.readback_bytes(0 if row is None else row.size)
     if args.json:
         report = {
             "prompt_tokens": len(ids),
@@ -134,23 +138,18 @@ def _stream(
     args: argparse.Namespace,
     params: SamplingParams,
     decision: RouteDecision,
-) -> tuple[Generator[int, None, None], int | None]:
-    """The token stream of the route, and the seed in use (None where nothing is drawn)."""
+) -> tuple[Generator[int, None, None], Sampler | None]:
+    """The token stream of the route, and route A's sampler."""
     eos = sorted(tokenizer.eos_token_ids)
     excluded, stop = (eos, []) if args.ignore_eos else ([], eos)
     if decision.route == "B":
-        from mlx_sampling.greedy import greedy_stream
-
         stream = greedy_stream(
             model, ids, max_tokens=args.max_tokens, stop_tokens=stop, excluded=excluded
         )
         return stream, None
-    from mlx_sampling.sampled import sample_stream
-    from mlx_sampling.sampler import Sampler
-
     sampler = Sampler(params, excluded=excluded)
     stream = sample_stream(model, ids, sampler, max_tokens=args.max_tokens, stop_tokens=stop)
-    return stream, sampler.seed
+    return stream, sampler
 
 
 def _answer(stream: Generator[int, None, None], tokenizer: Any, show: bool) -> _Answer:
@@ -186,8 +185,3 @@ def _write(segment: str, answer: _Answer, show: bool) -> None:
     if show:
         sys.stdout.write(segment)
         sys.stdout.flush()
-
-
-def _row_width(model: Any, tokenizer: Any) -> int:
-    args = getattr(model, "args", None)
-    return int(getattr(args, "vocab_size", 0) or len(tokenizer.get_vocab()))

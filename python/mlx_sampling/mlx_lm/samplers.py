@@ -1,9 +1,4 @@
-"""Samplers for mlx-lm's own loops. The only public module that imports mlx_lm.
-
-mlx-lm hands a sampler `logits - logsumexp(logits)` in the model's dtype. In float32 that keeps the order
-of the logits; in half precision it merges neighbours, so a half-precision model's pick here is exact
-for what mlx-lm hands over, not for its raw logits.
-"""
+"""Samplers for mlx-lm's own loops: greedy ones that stay on the device, and seeded ones."""
 
 from __future__ import annotations
 
@@ -11,35 +6,48 @@ import warnings
 from collections import deque
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import mlx.core as mx
-from mlx_lm.models.cache import make_prompt_cache
 
 from mlx_sampling._ext import is_available
 from mlx_sampling.errors import NonfiniteLogitsError
 from mlx_sampling.ops import NO_TOKEN, greedy_argmax
-from mlx_sampling.params import token_ids
+from mlx_sampling.params import SamplingParams, token_ids
 from mlx_sampling.sampler import Sampler
 
-__all__ = ["GreedySampler", "LmSampler", "SeededSampler", "make_prompt_cache", "make_sampler"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["GreedySampler", "LmSampler", "SeededSampler", "make_sampler"]
 
 
-class LmSampler(Protocol):
+class LmSampler:
     """What `make_sampler` gives: mlx-lm's sampler callable, and a context manager that ends the run."""
 
-    def __call__(self, logprobs: mx.array) -> mx.array: ...
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """Picks from logprobs `[B, V]`; returns uint32 `[B]`."""
+        raise TypeError("[sampler] Expected a sampler that make_sampler gave.")
 
-    def __enter__(self) -> LmSampler: ...
+    def close(self) -> None:
+        """Ends the run: raises for a token that no call has checked."""
+
+    def discard(self) -> None:
+        """Ends a run that has failed already: raises nothing."""
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None: ...
-
-    def close(self) -> None: ...
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
 
 
 def make_sampler(
@@ -59,14 +67,18 @@ def make_sampler(
     `close()` or at the end of a `with` block: use one of them. -inf counts as a mask (mlx-lm's logits
     processors put it), NaN and +inf do not.
 
+    Exactness holds for what mlx-lm hands over: `logits - logsumexp(logits)` in the model's dtype. That is
+    the order of the logits for float32 models; half precision merges neighbours.
+
     With `temp > 0` each call brings the row to the host and draws from this sampler's own seeded stream:
     never late, and for one request only.
 
     Args:
         temp: Finite, >= 0; 0 is greedy. Default: 0 (mlx-lm's).
-        seed: Seed of the draw, in [0, 2**32 - 2]. Default: fresh entropy, see `SeededSampler.seed`.
+        seed: Seed of the draw, in [0, 2**32 - 2]; a greedy sampler draws nothing. Default: fresh entropy,
+            see `SeededSampler.seed`.
         excluded: Token ids never picked (end-of-generation ids, to ignore them).
-        strict: Evaluate and check each greedy token at once. Default: False.
+        strict: Evaluate and check each greedy token at once; a drawn one always is. Default: False.
 
     Returns:
         A callable: logprobs `[B, V]` float32, float16 or bfloat16 to uint32 `[B]` (B = 1 if `temp > 0`).
@@ -79,19 +91,20 @@ def make_sampler(
         ...     for response in mlx_lm.stream_generate(model, tokenizer, "Hello", sampler=sampler):
         ...         print(response.text, end="")
     """
-    never = token_ids("excluded", excluded)
-    sampler = Sampler(temperature=temp, seed=seed, neg_inf="masked", excluded=never)
-    return GreedySampler(never, strict) if temp == 0 else SeededSampler(sampler)
+    params = SamplingParams(temperature=temp, seed=seed)
+    if params.temperature == 0:
+        return GreedySampler(excluded, strict)
+    return SeededSampler(Sampler(params, neg_inf="masked", excluded=excluded))
 
 
-class GreedySampler:
+class GreedySampler(LmSampler):
     """The greedy sampler of `make_sampler`: lazy, and checked a call or two later.
 
     One object may serve one request or a whole batch; an error then ends the batch.
     """
 
     def __init__(self, excluded: Iterable[int] = (), strict: bool = False):
-        self._excluded = tuple(excluded)
+        self._excluded = token_ids("excluded", excluded)
         self._strict = strict
         self._calls = 0
         self._unchecked: deque[tuple[int, mx.array]] = deque()
@@ -124,19 +137,8 @@ class GreedySampler:
         """Checks the tokens that no later call has checked, and raises for a bad one."""
         self._check(wait_beyond=0)
 
-    def __enter__(self) -> GreedySampler:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._unchecked.clear()
+    def discard(self) -> None:
+        self._unchecked.clear()
 
     def __del__(self) -> None:
         for _, winners in getattr(self, "_unchecked", ()):
@@ -150,7 +152,7 @@ class GreedySampler:
                 return
 
 
-class SeededSampler:
+class SeededSampler(LmSampler):
     """The drawing sampler of `make_sampler`: one request, its own stream, never late."""
 
     def __init__(self, sampler: Sampler):
@@ -169,17 +171,3 @@ class SeededSampler:
                 "give each request of a batch a sampler of its own."
             )
         return mx.array([self._sampler.sample(logprobs)], dtype=mx.uint32)
-
-    def close(self) -> None:
-        """Nothing is outstanding: each draw was checked when it was made."""
-
-    def __enter__(self) -> SeededSampler:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

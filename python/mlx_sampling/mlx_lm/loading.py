@@ -1,6 +1,6 @@
 """Builds models that mlx-lm can run: from a GGUF file, the packaged one, or mlx-lm's own formats.
 
-Of the loading code, only this module imports mlx-lm. Reading the file is in `gguf`.
+Reading the file is in `gguf`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from mlx.utils import tree_flatten
 from mlx_lm.models import llama
 from mlx_lm.tokenizer_utils import BPEStreamingDetokenizer, TokenizerWrapper
 
-from .gguf import GgufFile, eos_token_ids, load_tokenizer, packaged_model_path, read_gguf
+from mlx_sampling.gguf import (
+    GgufFile,
+    eos_token_ids,
+    load_tokenizer,
+    packaged_model_path,
+    read_gguf,
+)
 
 __all__ = ["load", "load_gguf", "load_packaged"]
 
@@ -28,7 +34,7 @@ _EVAL_BYTES = 32 << 20  # Weights materialised between two calls of `progress`.
 
 def load(
     name_or_path: str | os.PathLike[str] | None = None, progress: Progress | None = None
-) -> tuple[nn.Module, TokenizerWrapper]:
+) -> tuple[Any, TokenizerWrapper]:
     """Loads a model and its tokenizer from whatever the user named.
 
     Args:
@@ -45,7 +51,7 @@ def load(
         ValueError: The `.gguf` file cannot be loaded.
 
     Example:
-        >>> from mlx_sampling._lm_load import load
+        >>> from mlx_sampling.mlx_lm import load
         >>> model, tokenizer = load()
         >>> tokenizer.encode("Hello")
         [19556]
@@ -106,7 +112,7 @@ def load_gguf(
         weights = _dequantized(gguf)
     else:
         weights = {name: _to_float32(array) for name, array in gguf.weights.items()}
-        nn.quantize(
+        nn.quantize(  # type: ignore[attr-defined]
             model,
             class_predicate=lambda name, _: dict(gguf.quantization.get(name, {})),
         )
@@ -140,9 +146,9 @@ def _dequantized(gguf: GgufFile) -> dict[str, mx.array]:
     return weights
 
 
-def _materialise(model: nn.Module, progress: Progress | None) -> None:
+def _materialise(model: Any, progress: Progress | None) -> None:
     """Evaluates the parameters in groups, so that progress can be shown."""
-    arrays: list[Any] = [array for _, array in tree_flatten(model.parameters())]
+    arrays: list[Any] = list(dict(tree_flatten(model.parameters())).values())
     total = sum(array.nbytes for array in arrays)
     report = progress or (lambda done, total: None)
     report(0, total)

@@ -1,0 +1,113 @@
+// The orders of libstdc++'s std::sort and std::partial_sort, for reference_order.h only: quicksort
+// down to short ranges, heapsort where it degenerates, one insertion sort over everything at the
+// end. Elements are trivially copyable; `less` is a strict partial order.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <utility>
+
+namespace mlx_sampling::libstdcxx {
+
+constexpr ptrdiff_t short_range = 16;
+
+// Puts `value` into the heap whose root at `root` is free: the hole sinks to a leaf, always towards
+// the greater child, and the value climbs back from there.
+template <typename T, typename Less>
+void fill_root(T* heap, ptrdiff_t root, ptrdiff_t size, T value, const Less& less) {
+  ptrdiff_t hole = root;
+  for (ptrdiff_t right = 2 * hole + 2; right < size; right = 2 * hole + 2) {
+    const ptrdiff_t child = less(heap[right], heap[right - 1]) ? right - 1 : right;
+    heap[hole] = heap[child];
+    hole = child;
+  }
+  if (2 * hole + 2 == size) {
+    heap[hole] = heap[size - 1];
+    hole = size - 1;
+  }
+  while (hole > root) {
+    const ptrdiff_t parent = (hole - 1) / 2;
+    if (!less(heap[parent], value)) break;
+    heap[hole] = heap[parent];
+    hole = parent;
+  }
+  heap[hole] = value;
+}
+
+// With `middle` = 0 this still moves the first least element to the front, as the library does.
+template <typename T, typename Less>
+void partial_sort(T* data, ptrdiff_t middle, ptrdiff_t size, const Less& less) {
+  for (ptrdiff_t root = middle / 2 - 1; root >= 0; --root) {
+    fill_root(data, root, middle, data[root], less);
+  }
+  const auto swap_for_top = [&](ptrdiff_t at, ptrdiff_t heap_size) {
+    const T value = data[at];
+    data[at] = data[0];
+    fill_root(data, 0, heap_size, value, less);
+  };
+  for (ptrdiff_t i = middle; i < size; ++i) {
+    if (less(data[i], data[0])) swap_for_top(i, middle);
+  }
+  for (ptrdiff_t end = middle - 1; end > 0; --end) swap_for_top(end, end);
+}
+
+template <typename T, typename Less>
+T* median(T* a, T* b, T* c, const Less& less) {
+  if (less(*a, *b)) return less(*b, *c) ? b : less(*a, *c) ? c : a;
+  return less(*a, *c) ? a : less(*b, *c) ? c : b;
+}
+
+// Splits the range around a median, which stays at `first`; returns where the right part begins.
+// Neither scan needs a bound: the median's two rivals and then each swap stop them.
+template <typename T, typename Less>
+T* partition(T* first, T* last, const Less& less) {
+  std::swap(*first, *median(first + 1, first + (last - first) / 2, last - 1, less));
+  T* left = first + 1;
+  T* right = last;
+  while (true) {
+    while (less(*left, *first)) ++left;
+    do --right;
+    while (less(*first, *right));
+    if (left >= right) return left;
+    std::swap(*left++, *right);
+  }
+}
+
+template <typename T, typename Less>
+void quicksort_roughly(T* first, T* last, int depth, const Less& less) {
+  while (last - first > short_range) {
+    if (depth-- == 0) {
+      partial_sort(first, last - first, last - first, less);
+      return;
+    }
+    T* right_part = partition(first, last, less);
+    quicksort_roughly(right_part, last, depth, less);
+    last = right_part;
+  }
+}
+
+// NaNs show where the library treats the first short range differently: there an element less than
+// the very first goes to the front past any NaN. Beyond it the library stops at nothing but an
+// element that is not greater; it could leave the array where a heapsort met NaNs, and we stop.
+template <typename T, typename Less>
+void insertion_sort(T* data, ptrdiff_t size, const Less& less) {
+  for (ptrdiff_t i = 1; i < size; ++i) {
+    const T value = data[i];
+    const bool to_front = i < short_range && less(value, data[0]);
+    ptrdiff_t hole = i;
+    for (; hole > 0 && (to_front || less(value, data[hole - 1])); --hole) {
+      data[hole] = data[hole - 1];
+    }
+    data[hole] = value;
+  }
+}
+
+template <typename T, typename Less>
+void sort(T* data, ptrdiff_t size, const Less& less) {
+  if (size < 2) return;
+  const int depth = 2 * (static_cast<int>(std::bit_width(static_cast<size_t>(size))) - 1);
+  quicksort_roughly(data, data + size, depth, less);
+  insertion_sort(data, size, less);
+}
+
+}  // namespace mlx_sampling::libstdcxx
