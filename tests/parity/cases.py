@@ -257,7 +257,12 @@ def _case(draw: Draw, key: tuple[str, int], names: Sequence[str], width: int, st
     prompt = _prompt(draw, width)
     if "dry" in names or ("penalties" in names and draw.chance(70)):
         period = [draw.below(min(width, 18)) for _ in range(draw.between(1, 9))]
-        prompt += tuple(period * draw.between(3, 9))
+        repeated = period * draw.between(3, 9)
+        if draw.chance(50):
+            # '"', '*', ':' and a line break of the vocabulary in use: breakers of dry.
+            broken = draw.of([t for t in (18, 26, 42, 198) if t < width] or [0])
+            repeated.insert(draw.below(len(repeated) - 2), broken)
+        prompt += tuple(repeated)
     seed = draw.of((draw.below(2**32 - 1), draw.below(100)))
     return Case(key, width, seed, tuple(stages), prompt, _steps(draw, width, steps))
 
