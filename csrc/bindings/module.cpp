@@ -7,4 +7,5 @@ NB_MODULE(_ext, m) {
   mlx_sampling::bind_ops(m);
   mlx_sampling::bind_rng(m);
   mlx_sampling::bind_sampler(m);
+  mlx_sampling::bind_history(m);
 }

@@ -1,5 +1,6 @@
 // What python/mlx_sampling/sampler.py is built on; users see that module.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string_view.h>
@@ -9,16 +10,26 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "bindings/bindings.h"
 #include "core/chain.h"
+#include "core/samplers/adaptive_p.h"
 #include "core/samplers/dist.h"
+#include "core/samplers/dynamic_temperature.h"
 #include "core/samplers/greedy.h"
 #include "core/samplers/logit_bias.h"
+#include "core/samplers/min_p.h"
+#include "core/samplers/mirostat.h"
 #include "core/samplers/temperature.h"
+#include "core/samplers/top_k.h"
+#include "core/samplers/top_n_sigma.h"
+#include "core/samplers/top_p.h"
+#include "core/samplers/typical_p.h"
+#include "core/samplers/xtc.h"
 #include "ops/host_row.h"
 
 namespace nb = nanobind;
@@ -53,10 +64,22 @@ std::tuple<Column<uint32_t>, Column<float>, Column<float>> candidates_of(
           column<float>(data, [](const Candidate& c) { return c.p; })};
 }
 
+Column<uint32_t> history_of(const RequestState& state) {
+  return column<uint32_t>(state.history.tokens(), [](uint32_t token) { return token; });
+}
+
 void set_row(RequestState& state, const HostRow& row) {
   const std::span<float> destination = state.begin_row(row.size());
   nb::gil_scoped_release release;
   std::copy_n(row.data(), destination.size(), destination.data());
+}
+
+std::optional<std::tuple<float, float, std::optional<uint32_t>, float>> average_of(
+    const RequestState& state) {
+  if (!state.adaptive_average) return std::nullopt;
+  const AdaptiveAverage& average = *state.adaptive_average;
+  return std::tuple(average.weighted_sum, average.total_weight, average.pending_token,
+                    average.pending_p);
 }
 
 // The error class is Python's: it has two bases.
@@ -70,11 +93,7 @@ void translate(const std::exception_ptr& error, void*) {
   }
 }
 
-}  // namespace
-
-void bind_sampler(nb::module_& m) {
-  nb::register_exception_translator(translate);
-
+void bind_stages(nb::module_& m) {
   nb::class_<Sampler>(m, "Stage", "One stage of a chain: immutable, shared between requests.")
       .def_prop_ro("name", &Sampler::name);
   nb::class_<Temperature, Sampler>(m, "Temperature", "Divides the logits; see temperature.h.")
@@ -88,9 +107,39 @@ void bind_sampler(nb::module_& m) {
             new (self) LogitBias(std::move(biases));
           },
           "entries"_a);
+  nb::class_<TopNSigma, Sampler>(m, "TopNSigma", "Masks the far tail; see top_n_sigma.h.")
+      .def(nb::init<double>(), "n"_a);
+  nb::class_<TopK, Sampler>(m, "TopK", "Keeps the greatest logits; see top_k.h.")
+      .def(nb::init<int64_t>(), "k"_a);
+  nb::class_<TypicalP, Sampler>(m, "TypicalP", "Keeps typical candidates; see typical_p.h.")
+      .def(nb::init<double, int64_t>(), "p"_a, "min_keep"_a = 1);
+  nb::class_<TopP, Sampler>(m, "TopP", "Keeps the nucleus; see top_p.h.")
+      .def(nb::init<double, int64_t>(), "p"_a, "min_keep"_a = 1);
+  nb::class_<MinP, Sampler>(m, "MinP", "Keeps p near the greatest; see min_p.h.")
+      .def(nb::init<double, int64_t>(), "p"_a, "min_keep"_a = 1);
+  nb::class_<Xtc, Sampler>(m, "Xtc", "Drops top choices now and then; see xtc.h.")
+      .def(nb::init<double, double, int64_t>(), "probability"_a, "threshold"_a, "min_keep"_a = 1);
+  nb::class_<DynamicTemperature, Sampler>(m, "DynamicTemperature",
+                                          "Divides by what entropy asks; see "
+                                          "dynamic_temperature.h.")
+      .def(nb::init<double, double, double>(), "temperature"_a, "range"_a, "exponent"_a);
+  nb::class_<Mirostat, Sampler>(m, "Mirostat", "Holds the surprise, version 1; see mirostat.h.")
+      .def(nb::init<double, double, int64_t, int64_t>(), "tau"_a, "eta"_a, "vocab_size"_a,
+           "m"_a = 100);
+  nb::class_<MirostatV2, Sampler>(m, "MirostatV2", "Holds the surprise, version 2; see mirostat.h.")
+      .def(nb::init<double, double>(), "tau"_a, "eta"_a);
+  nb::class_<AdaptiveP, Sampler>(m, "AdaptiveP", "Holds the probability; see adaptive_p.h.")
+      .def(nb::init<double, double>(), "target"_a, "decay"_a);
   nb::class_<Dist, Sampler>(m, "Dist", "Draws from the softmax; see dist.h.").def(nb::init<>());
   nb::class_<Greedy, Sampler>(m, "Greedy", "Picks the first maximum; see greedy.h.")
       .def(nb::init<>());
+}
+
+}  // namespace
+
+void bind_sampler(nb::module_& m) {
+  nb::register_exception_translator(translate);
+  bind_stages(m);
 
   nb::class_<RequestState>(m, "RequestState", "What a request changes; see request_state.h.")
       .def(
@@ -113,6 +162,14 @@ void bind_sampler(nb::module_& m) {
       .def_prop_ro("has_row", &RequestState::has_row)
       .def("row", &row_of, "A copy of the retained row.")
       .def("candidates", &candidates_of, "Ids, logits and p that the last step left.")
+      .def_ro("mirostat_mu", &RequestState::mirostat_mu, "None before mirostat's first step.")
+      .def_prop_ro("adaptive_average", &average_of,
+                   "Weighted sum, total weight, pending token and its p; None before the first "
+                   "step of adaptive_p.")
+      .def("history", &history_of, "The accepted tokens, oldest first.")
+      .def(
+          "fork", [](const RequestState& s) { return RequestState(s); }, Release(),
+          "A copy that goes its own way.")
       .def("reset", &RequestState::reset);
 
   nb::class_<Chain>(m, "Chain", "Stages in order, the last of which selects; see chain.h.")
@@ -122,7 +179,9 @@ void bind_sampler(nb::module_& m) {
             new (self) Chain({stages.begin(), stages.end()});
           },
           "stages"_a)
-      .def("sample", &Chain::sample, "state"_a, Release(), "A token from the state's row.");
+      .def("sample", &Chain::sample, "state"_a, Release(), "A token from the state's row.")
+      .def("accept", &Chain::accept, "state"_a, "token"_a, Release(),
+           "Adds a token to the state's history and tells the stages.");
 }
 
 }  // namespace mlx_sampling

@@ -1,13 +1,30 @@
 #include "core/chain.h"
 
+#include <algorithm>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
 
 namespace mlx_sampling {
+namespace {
 
-Chain::Chain(std::vector<std::shared_ptr<const Sampler>> stages) : stages_(std::move(stages)) {
+using Stages = std::vector<std::shared_ptr<const Sampler>>;
+
+void expect_no_repeats(const Stages& stages) {
+  for (auto stage = stages.begin(); stage != stages.end(); ++stage) {
+    const auto same = [&](const auto& other) { return other->name() == (*stage)->name(); };
+    if (!(*stage)->once() || std::none_of(stages.begin(), stage, same)) continue;
+    std::ostringstream error;
+    error << "[chain] Expected \"" << (*stage)->name()
+          << "\" at most once: a request keeps one state for it.";
+    throw std::invalid_argument(error.str());
+  }
+}
+
+}  // namespace
+
+Chain::Chain(Stages stages) : stages_(std::move(stages)) {
   if (stages_.empty())
     throw std::invalid_argument("[chain] Expected at least one stage, got none.");
   for (size_t i = 0; i < stages_.size(); ++i) {
@@ -24,16 +41,32 @@ Chain::Chain(std::vector<std::shared_ptr<const Sampler>> stages) : stages_(std::
     }
     throw std::invalid_argument(error.str());
   }
+  expect_no_repeats(stages_);
 }
 
 uint32_t Chain::sample(RequestState& state) const {
-  const Streams before = state.streams;
+  const Streams streams = state.streams;
+  const auto mu = state.mirostat_mu;
+  const auto average = state.adaptive_average;
   try {
     return run(state);
   } catch (...) {
-    state.streams = before;
+    state.streams = streams;
+    state.mirostat_mu = mu;
+    state.adaptive_average = average;
     throw;
   }
+}
+
+void Chain::accept(RequestState& state, uint32_t token) const {
+  const size_t end = state.width() != 0 ? state.width() : max_row_width;
+  if (token >= end) {
+    std::ostringstream error;
+    error << "[accept] Expected a token id in [0, " << end << "), got " << token << ".";
+    throw std::invalid_argument(error.str());
+  }
+  state.history.accept(token);
+  for (const auto& stage : stages_) stage->accept(token, state);
 }
 
 uint32_t Chain::run(RequestState& state) const {

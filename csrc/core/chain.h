@@ -13,13 +13,19 @@ namespace mlx_sampling {
 // Immutable and shared: any number of requests may sample through one chain at once.
 class Chain {
  public:
-  // Throws std::invalid_argument unless the last stage, and no other, selects.
+  // Throws std::invalid_argument unless the last stage, and no other, selects, and where a stage
+  // that may be there once is there twice.
   explicit Chain(std::vector<std::shared_ptr<const Sampler>> stages);
 
   // A token from the state's retained row, which stays as it is. Throws std::logic_error where
-  // there is no row, std::invalid_argument where the stages leave no token to pick; the streams are
-  // then as before.
+  // there is no row, std::invalid_argument where the stages leave no token to pick; streams,
+  // mu and averages are then as before.
   uint32_t sample(RequestState& state) const;
+
+  // Adds a token to the request's history, prompt tokens included, and tells every stage. Throws
+  // std::invalid_argument for an id outside the state's rows, or, before the first row, for one
+  // that no row can have; the state is then as before.
+  void accept(RequestState& state, uint32_t token) const;
 
   const std::vector<std::shared_ptr<const Sampler>>& stages() const { return stages_; }
 

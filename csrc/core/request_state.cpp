@@ -42,10 +42,9 @@ RequestState::RequestState(uint32_t seed, Reference reference, NegInf neg_inf)
     : streams(seed), seed_(seed), reference_(reference), neg_inf_(neg_inf) {}
 
 std::span<float> RequestState::begin_row(size_t width) {
-  constexpr size_t greatest = std::numeric_limits<int32_t>::max();
   std::ostringstream error;
-  if (width == 0 || width > greatest) {
-    error << "[logits] Expected a row of 1 to " << greatest << " logits, got " << width << ".";
+  if (width == 0 || width > max_row_width) {
+    error << "[logits] Expected a row of 1 to " << max_row_width << " logits, got " << width << ".";
     throw std::invalid_argument(error.str());
   }
   if (width_ != 0 && width != width_) {
@@ -80,6 +79,9 @@ std::span<const float> RequestState::row() const {
 
 void RequestState::reset() {
   streams = Streams(seed_);
+  mirostat_mu.reset();
+  adaptive_average.reset();
+  history.clear();
   candidates.data.clear();
   candidates.selected = -1;
   candidates.sorted = false;

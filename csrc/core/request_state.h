@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
 #include "core/candidates.h"
+#include "core/history.h"
 #include "core/logit_bits.h"
 #include "core/mt19937.h"
 #include "core/reference.h"
@@ -20,6 +23,8 @@ class NonfiniteLogits : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
 };
+
+inline constexpr size_t max_row_width = std::numeric_limits<int32_t>::max();
 
 // Throws std::invalid_argument unless `name` is "error" or "masked".
 NegInf parse_neg_inf(std::string_view name);
@@ -33,6 +38,15 @@ struct Streams {
   Mt19937 xtc;
   Mt19937 mirostat;
   Mt19937 adaptive;
+};
+
+// What adaptive_p keeps: the probabilities of the accepted tokens, and their number, in sums that
+// decay; and the token that the last step picked.
+struct AdaptiveAverage {
+  float weighted_sum;
+  float total_weight;
+  std::optional<uint32_t> pending_token = std::nullopt;  // until a token is accepted
+  float pending_p = 0;
 };
 
 // Used by one thread at a time.
@@ -60,10 +74,16 @@ class RequestState {
   // The retained row; throws std::logic_error where there is none.
   std::span<const float> row() const;
 
-  // As it was when made: streams at their start, no row, any width.
+  // As it was when made: streams at their start, no history, no row, any width, no stage begun.
   void reset();
 
+  // Width of the rows so far; 0 before the first.
+  size_t width() const { return width_; }
+
   Streams streams;
+  std::optional<float> mirostat_mu;                 // none before the first step
+  std::optional<AdaptiveAverage> adaptive_average;  // none before the first step
+  History history;
   Candidates candidates;  // scratch of the chain, kept to reuse its memory
 
  private:
@@ -73,7 +93,7 @@ class RequestState {
   Reference reference_;
   NegInf neg_inf_;
   std::vector<float> row_;
-  size_t width_ = 0;  // of the rows so far; 0 = none yet
+  size_t width_ = 0;
   RowState row_state_ = RowState::absent;
 };
 

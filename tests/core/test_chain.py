@@ -185,9 +185,9 @@ def test_stage_names():
     assert [s.name for s in (Temperature(1), Dist(), Greedy())] == ["temperature", "dist", "greedy"]
 
 
-@pytest.mark.parametrize("value", [-1.0, INF, -INF, float("nan")])
+@pytest.mark.parametrize("value", [INF, -INF, float("nan")])
 def test_temperature_out_of_range(value):
-    message = rf"\[temperature\] Expected a finite value >= 0, got {value:g}\."
+    message = rf"\[temperature\] Expected a finite value, got {value:g}\."
     with pytest.raises(ValueError, match=message):
         Temperature(value)
 

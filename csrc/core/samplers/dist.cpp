@@ -1,10 +1,11 @@
 #include "core/samplers/dist.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
+
+#include "core/candidate_probs.h"
 
 namespace mlx_sampling {
 
@@ -20,10 +21,7 @@ void Dist::apply(Candidates& candidates, RequestState& state) const {
     return;
   }
 
-  float greatest = data[0].logit;
-  if (!candidates.sorted) {
-    for (const Candidate& candidate : data) greatest = std::max(greatest, candidate.logit);
-  }
+  const float greatest = greatest_logit(candidates);
   double sum = 0;
   for (Candidate& candidate : data) {
     candidate.p = std::exp(candidate.logit - greatest);

@@ -2,6 +2,7 @@
 // RequestState.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -19,8 +20,12 @@ class Sampler {
   // Whether the stage picks a token. A chain ends with such a stage, and has no other.
   virtual bool selects() const { return false; }
 
+  // Whether a chain may have one stage of this name only: what it keeps in the state is one of a
+  // kind.
+  virtual bool once() const { return false; }
+
   // Changes, orders, drops or selects candidates; draws from the state's streams. May throw with
-  // the streams moved on: the chain puts them back.
+  // the state moved on: the chain puts it back.
   virtual void apply(Candidates& candidates, RequestState& state) const = 0;
 
   // `apply` for the first stage of a chain. A stage that can do without all candidates overrides
@@ -30,6 +35,9 @@ class Sampler {
     candidates.fill(row);
     apply(candidates, state);
   }
+
+  // Told of every token that joins the text, those of the prompt included.
+  virtual void accept(uint32_t, RequestState&) const {}
 };
 
 }  // namespace mlx_sampling

@@ -1,35 +1,14 @@
 #include "core/samplers/temperature.h"
 
-#include <cmath>
 #include <limits>
-#include <sstream>
-#include <stdexcept>
+
+#include "core/samplers/parameters.h"
 
 namespace mlx_sampling {
-namespace {
 
-float checked(double temperature) {
-  std::ostringstream error;
-  if (!(std::isfinite(temperature) && temperature >= 0)) {
-    error << "[temperature] Expected a finite value >= 0, got " << temperature << ".";
-    throw std::invalid_argument(error.str());
-  }
-  const bool too_great = temperature > std::numeric_limits<float>::max();
-  const float value = too_great ? 0.0f : static_cast<float>(temperature);
-  if (too_great || (value == 0 && temperature != 0)) {
-    error << "[temperature] Expected 0 or a value in float32's range, got " << temperature << ".";
-    throw std::invalid_argument(error.str());
-  }
-  return value;
-}
-
-}  // namespace
-
-Temperature::Temperature(double temperature) : temperature_(checked(temperature)) {}
-
-void Temperature::apply(Candidates& candidates, RequestState&) const {
+void divide_logits(Candidates& candidates, float temperature) {
   auto& data = candidates.data;
-  if (temperature_ == 0) {
+  if (temperature <= 0) {
     size_t best = 0;
     for (size_t i = 1; i < data.size(); ++i) {
       const bool greater = data[i].logit > data[best].logit;
@@ -38,7 +17,14 @@ void Temperature::apply(Candidates& candidates, RequestState&) const {
     }
     return;
   }
-  for (Candidate& candidate : data) candidate.logit /= temperature_;
+  for (Candidate& candidate : data) candidate.logit /= temperature;
+}
+
+Temperature::Temperature(double temperature)
+    : temperature_(finite_temperature("temperature", temperature)) {}
+
+void Temperature::apply(Candidates& candidates, RequestState&) const {
+  divide_logits(candidates, temperature_);
 }
 
 }  // namespace mlx_sampling

@@ -5,12 +5,15 @@
 
 namespace mlx_sampling {
 
-// At 0 the first maximum keeps its logit and the others become -inf, as llama.cpp has it: a stage
-// after it still draws. A policy that draws nothing is Greedy.
+// At 0 and below, the first maximum keeps its logit and the others become -inf.
+void divide_logits(Candidates& candidates, float temperature);
+
+// At temperature 0 a stage after it still draws, as llama.cpp has it: a policy that draws nothing
+// is Greedy.
 class Temperature : public Sampler {
  public:
-  // Throws std::invalid_argument unless `temperature` is finite, >= 0, and neither overflows nor
-  // becomes 0 as a float32.
+  // Throws std::invalid_argument unless `temperature` is finite and neither overflows nor becomes 0
+  // as a float32.
   explicit Temperature(double temperature);
 
   std::string_view name() const override { return "temperature"; }

@@ -1,0 +1,77 @@
+#include "core/samplers/mirostat.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <stdexcept>
+
+#include "core/candidate_probs.h"
+#include "core/float_to_int.h"
+#include "core/samplers/parameters.h"
+
+namespace mlx_sampling {
+namespace {
+
+int64_t at_least_one(std::string_view parameter, int64_t value) {
+  if (value >= 1) return value;
+  std::ostringstream error;
+  error << "[mirostat] Expected " << parameter << " >= 1, got " << value << ".";
+  throw std::invalid_argument(error.str());
+}
+
+// The exponent of the power law through the first m candidates.
+float estimate_exponent(const std::vector<Candidate>& data, size_t m) {
+  float products = 0;
+  float squares = 0;
+  for (size_t i = 0; i + 1 < m && i + 1 < data.size(); ++i) {
+    const float t = std::log(static_cast<float>(i + 2) / static_cast<float>(i + 1));
+    const float b = std::log(data[i].p / data[i + 1].p);
+    products += t * b;
+    squares += t * t;
+  }
+  return products / squares;
+}
+
+}  // namespace
+
+MirostatBase::MirostatBase(std::string_view name, double tau, double eta)
+    : tau_(finite_float(name, "tau", tau)), eta_(finite_float(name, "eta", eta)) {}
+
+void MirostatBase::apply(Candidates& candidates, RequestState& state) const {
+  const Reference reference = state.reference();
+  const float mu = state.mirostat_mu.value_or(2.0f * tau_);
+  sorted_softmax(candidates, reference, name());
+  truncate(candidates, mu);
+  sorted_softmax(candidates, reference, name());
+  const size_t picked = pick_by_p(candidates, state.streams.mirostat, reference, name());
+  candidates.selected = static_cast<int64_t>(picked);
+  const float surprise = -std::log2(candidates.data[picked].p);
+  const float error = surprise - tau_;
+  state.mirostat_mu = mu - eta_ * error;
+}
+
+Mirostat::Mirostat(double tau, double eta, int64_t vocab_size, int64_t m)
+    : MirostatBase("mirostat", tau, eta),
+      vocab_size_(static_cast<float>(at_least_one("vocab_size", vocab_size))),
+      m_(static_cast<size_t>(at_least_one("m", m))) {}
+
+void Mirostat::truncate(Candidates& candidates, float mu) const {
+  const float exponent = estimate_exponent(candidates.data, m_);
+  const float excess = exponent - 1;
+  // NaN for a single candidate, and infinite where a probability is 0: then one stays.
+  const float k =
+      std::pow((excess * std::pow(2.0f, mu)) / (1 - std::pow(vocab_size_, -excess)), 1 / exponent);
+  const auto count = static_cast<size_t>(std::max(truncate_as_x86(k), 1));
+  if (count < candidates.data.size()) candidates.data.resize(count);
+}
+
+MirostatV2::MirostatV2(double tau, double eta) : MirostatBase("mirostat_v2", tau, eta) {}
+
+void MirostatV2::truncate(Candidates& candidates, float mu) const {
+  auto& data = candidates.data;
+  size_t count = 0;
+  while (count < data.size() && !(-std::log2(data[count].p) > mu)) ++count;
+  data.resize(std::max<size_t>(count, 1));
+}
+
+}  // namespace mlx_sampling

@@ -1,0 +1,62 @@
+// Picks so that the surprise of the tokens stays near a target (Basu et al., 2021, "Mirostat: A
+// Neural Text Decoding Algorithm That Directly Controls Perplexity"): versions 1 and 2.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/samplers/sampler.h"
+
+namespace mlx_sampling {
+
+// What both versions share. The request's bound on the surprise, mu, starts at 2 tau, in the first
+// step, and moves by eta times the error of each step. Draws from the mirostat stream, as
+// Mt19937::discrete does.
+class MirostatBase : public Sampler {
+ public:
+  bool selects() const override { return true; }
+  bool once() const override { return true; }
+  void apply(Candidates& candidates, RequestState& state) const override;
+
+ protected:
+  MirostatBase(std::string_view name, double tau, double eta);
+
+  // Drops what is beyond `mu`; the candidates are sorted and have p.
+  virtual void truncate(Candidates& candidates, float mu) const = 0;
+
+ private:
+  float tau_;
+  float eta_;
+};
+
+// Version 1 estimates how probabilities fall with rank from the first m candidates, and keeps as
+// many candidates as that law gives for a vocabulary of `vocab_size`.
+class Mirostat : public MirostatBase {
+ public:
+  // Throws std::invalid_argument for a tau or eta that is no finite float32, and for an m or
+  // vocab_size below 1.
+  Mirostat(double tau, double eta, int64_t vocab_size, int64_t m = 100);
+
+  std::string_view name() const override { return "mirostat"; }
+
+ protected:
+  void truncate(Candidates& candidates, float mu) const override;
+
+ private:
+  float vocab_size_;
+  size_t m_;
+};
+
+// Version 2 keeps the candidates whose own surprise is at most mu.
+class MirostatV2 : public MirostatBase {
+ public:
+  // Throws std::invalid_argument for a tau or eta that is no finite float32.
+  MirostatV2(double tau, double eta);
+
+  std::string_view name() const override { return "mirostat_v2"; }
+
+ protected:
+  void truncate(Candidates& candidates, float mu) const override;
+};
+
+}  // namespace mlx_sampling

@@ -1,0 +1,28 @@
+// Keeps the most probable candidates that together reach a probability.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/samplers/sampler.h"
+
+namespace mlx_sampling {
+
+// Writes p, sorts, and keeps candidates until their running sum is at least `p` and they are at
+// least `min_keep`. Off at p >= 1; the most probable one alone at p <= 0.
+class TopP : public Sampler {
+ public:
+  // Throws std::invalid_argument for a p that is no finite float32 and a negative min_keep.
+  explicit TopP(double p, int64_t min_keep = 1);
+
+  std::string_view name() const override { return "top_p"; }
+  void apply(Candidates& candidates, RequestState& state) const override;
+
+ private:
+  size_t kept(const std::vector<Candidate>& greatest) const;
+
+  float p_;
+  size_t min_keep_;
+};
+
+}  // namespace mlx_sampling

@@ -1,0 +1,29 @@
+// Keeps the candidates whose surprise is nearest to the expected one (Meister et al., 2022,
+// "Locally Typical Sampling").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/samplers/sampler.h"
+
+namespace mlx_sampling {
+
+// Writes p and keeps candidates, most typical first and not marked as sorted, until their running
+// sum exceeds `p` and they are at least `min_keep`. Off at p >= 1. Where any p is 0 (a mask, or a
+// logit some 104 below the greatest), the entropy is NaN and none is more typical than another:
+// what is kept then follows from the reference's sort alone, as in llama.cpp.
+class TypicalP : public Sampler {
+ public:
+  // Throws std::invalid_argument for a p that is no finite float32 and a negative min_keep.
+  explicit TypicalP(double p, int64_t min_keep = 1);
+
+  std::string_view name() const override { return "typical_p"; }
+  void apply(Candidates& candidates, RequestState& state) const override;
+
+ private:
+  float p_;
+  size_t min_keep_;
+};
+
+}  // namespace mlx_sampling
