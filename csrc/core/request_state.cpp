@@ -96,8 +96,13 @@ std::span<const float> RequestState::row() const {
 }
 
 void RequestState::expect_width(size_t width) {
-  if (width > max_row_width || (vocab_size_ != 0 && width != vocab_size_)) {
-    std::ostringstream error;
+  std::ostringstream error;
+  if (width > max_row_width) {
+    error << "[logits] Expected rows of at most " << max_row_width << " logits, got a width of "
+          << width << ".";
+    throw std::invalid_argument(error.str());
+  }
+  if (vocab_size_ != 0 && width != vocab_size_) {
     error << "[logits] Expected rows of " << vocab_size_ << " logits, got a width of " << width
           << ".";
     throw std::invalid_argument(error.str());
