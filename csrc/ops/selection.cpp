@@ -26,6 +26,7 @@ std::vector<mx::array> Selection::vjp(const std::vector<mx::array>&, const std::
 }
 
 std::vector<mx::Shape> Selection::output_shapes(const std::vector<mx::array>& inputs) {
+  check(inputs);
   return {rows_shape(inputs[0])};
 }
 

@@ -5,7 +5,7 @@ Bad arguments are plain `ValueError` or `TypeError`. Nothing here uses the compi
 
 from __future__ import annotations
 
-__all__ = ["MlxSamplingError", "NonfiniteLogitsError"]
+__all__ = ["CacheNotRestoredError", "MlxSamplingError", "NonfiniteLogitsError"]
 
 
 class MlxSamplingError(Exception):
@@ -14,3 +14,7 @@ class MlxSamplingError(Exception):
 
 class NonfiniteLogitsError(MlxSamplingError, ValueError):
     """A row of logits holds NaN or an infinity where none is allowed, or no candidate at all."""
+
+
+class CacheNotRestoredError(MlxSamplingError, RuntimeError):
+    """A step failed and its key-value cache could not be cut back: the cache is of no more use."""

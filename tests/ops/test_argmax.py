@@ -437,3 +437,10 @@ def test_each_copy_of_the_scan(clone, tmp_path):
                 assert picks.pick_greedy(*arguments) == greedy
                 count += 1
         assert count >= 1500
+
+
+def test_shapeless_replays_are_checked():
+    compiled = mx.compile(argmax, shapeless=True)
+    assert compiled(mx.zeros((2, 5))).tolist() == [0, 0]
+    with pytest.raises(ValueError, match=r"V > 0, got shape \(2,0\)"):
+        mx.eval(compiled(mx.zeros((2, 0))))

@@ -610,3 +610,22 @@ def test_reference_checks_its_shapes():
         reference.greedy_argmax(np.zeros((2, 0)))
     with pytest.raises(ValueError, match=r"Expected allowed of 3 words a row, got 2\.$"):
         reference.greedy_argmax(np.zeros((2, 70)), allowed=np.zeros((2,), np.uint32))
+
+
+def test_shapeless_replays_are_checked():
+    """The bitmask and the ids of the trace are held against every new shape."""
+    mask = mx.zeros((2,), mx.uint32)
+    masked = mx.compile(lambda logits: greedy_argmax(logits, allowed=mask), shapeless=True)
+    assert masked(mx.zeros((64,))).item() == NO_TOKEN
+    with pytest.raises(ValueError, match=r"Expected allowed of shape \(128\), got \(2\)"):
+        mx.eval(masked(mx.zeros((4096,))))
+    per_row = mx.compile(lambda logits, bits: greedy_argmax(logits, allowed=bits), shapeless=True)
+    mx.eval(per_row(mx.zeros((2, 64)), mx.zeros((2, 2), mx.uint32)))
+    with pytest.raises(ValueError, match=r"or \(4,2\), got \(2,2\)"):
+        mx.eval(per_row(mx.zeros((4, 64)), mx.zeros((2, 2), mx.uint32)))
+    excluding = mx.compile(lambda logits: greedy_argmax(logits, excluded=[50]), shapeless=True)
+    mx.eval(excluding(mx.zeros((64,))))
+    with pytest.raises(ValueError, match=r"Expected excluded ids in \[0, 10\), got 50"):
+        mx.eval(excluding(mx.zeros((10,))))
+    with pytest.raises(ValueError, match="V > 0"):
+        mx.eval(excluding(mx.zeros((3, 0))))
