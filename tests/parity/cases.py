@@ -31,9 +31,9 @@ DEFAULT_ORDER = (
 BREAKERS: tuple[tuple[bytes, ...], ...] = (
     (),
     (b"\n", b":", b'"', b"*"),
-    (b"the",),
-    (b"th end", b"an"),
-    (b"\n\n", b"0123456789 abcdefghijklmnopqrstuvwxyz and more than forty bytes"),
+    (b"the", b":"),
+    (b"th end", b"an", b'"', b"\n"),
+    (b"\n\n", b"*", b"0123456789 abcdefghijklmnopqrstuvwxyz and more than forty bytes"),
 )
 
 
@@ -257,12 +257,11 @@ def _case(draw: Draw, key: tuple[str, int], names: Sequence[str], width: int, st
     prompt = _prompt(draw, width)
     if "dry" in names or ("penalties" in names and draw.chance(70)):
         period = [draw.below(min(width, 18)) for _ in range(draw.between(1, 9))]
-        repeated = period * draw.between(3, 9)
         if draw.chance(50):
             # '"', '*', ':' and a line break of the vocabulary in use: breakers of dry.
             broken = draw.of([t for t in (18, 26, 42, 198) if t < width] or [0])
-            repeated.insert(draw.below(len(repeated) - 2), broken)
-        prompt += tuple(repeated)
+            period.insert(draw.below(len(period)), broken)
+        prompt += tuple(period * draw.between(3, 9))
     seed = draw.of((draw.below(2**32 - 1), draw.below(100)))
     return Case(key, width, seed, tuple(stages), prompt, _steps(draw, width, steps))
 
