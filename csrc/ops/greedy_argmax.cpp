@@ -1,9 +1,8 @@
 #include "ops/greedy_argmax.h"
 
 #include <algorithm>
-#include <sstream>
-#include <stdexcept>
 
+#include "core/error.h"
 #include "metal_sources.h"
 #include "mlx/allocator.h"
 #include "mlx/backend/cpu/encoder.h"
@@ -20,9 +19,7 @@ namespace {
 
 void check_excluded(int64_t id, int64_t vocab) {
   if (id >= 0 && id < vocab) return;
-  std::ostringstream error;
-  error << "[greedy_argmax] Expected excluded ids in [0, " << vocab << "), got " << id << ".";
-  throw std::invalid_argument(error.str());
+  refuse("[greedy_argmax] Expected excluded ids in [0, ", vocab, "), got ", id, ".");
 }
 
 std::vector<uint32_t> sorted_ids(const std::vector<int64_t>& excluded, int64_t vocab) {
@@ -38,20 +35,18 @@ std::vector<uint32_t> sorted_ids(const std::vector<int64_t>& excluded, int64_t v
 }
 
 void check_allowed(const mx::array& allowed, const mx::array& logits) {
-  std::ostringstream error;
-  error << "[greedy_argmax] Expected allowed ";
+  if (allowed.dtype() != mx::uint32) {
+    refuse("[greedy_argmax] Expected allowed of dtype uint32, got ", allowed.dtype(), ".");
+  }
   mx::Shape per_row = logits.shape();
   per_row.back() = (logits.shape(-1) - 1) / 32 + 1;
-  if (allowed.dtype() != mx::uint32) {
-    error << "of dtype uint32, got " << allowed.dtype() << ".";
-  } else if (allowed.shape() != mx::Shape{per_row.back()} && allowed.shape() != per_row) {
-    error << "of shape " << mx::Shape{per_row.back()};
-    if (logits.ndim() > 1) error << " or " << per_row;
-    error << ", got " << allowed.shape() << ".";
-  } else {
-    return;
+  const mx::Shape shared{per_row.back()};
+  if (allowed.shape() == shared || allowed.shape() == per_row) return;
+  if (logits.ndim() == 1) {
+    refuse("[greedy_argmax] Expected allowed of shape ", shared, ", got ", allowed.shape(), ".");
   }
-  throw std::invalid_argument(error.str());
+  refuse("[greedy_argmax] Expected allowed of shape ", shared, " or ", per_row, ", got ",
+         allowed.shape(), ".");
 }
 
 std::vector<mx::array> inputs_of(const mx::array& logits, const std::optional<mx::array>& allowed) {

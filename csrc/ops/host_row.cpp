@@ -3,10 +3,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <sstream>
-#include <stdexcept>
 #include <type_traits>
 
+#include "core/error.h"
 #include "core/row_chunks.h"
 #include "ops/row_layout.h"
 
@@ -48,10 +47,7 @@ void widen_row(const RowView<typename Bits::Word>& row, float* destination) {
 void check_row(const mx::array& row) {
   check_logits(op, row);
   if (row.ndim() == 1 || (row.ndim() == 2 && row.shape(0) == 1)) return;
-  std::ostringstream error;
-  error << "[" << op << "] Expected logits of shape [V] or [1, V], got shape " << row.shape()
-        << ".";
-  throw std::invalid_argument(error.str());
+  refuse("[", op, "] Expected logits of shape [V] or [1, V], got shape ", row.shape(), ".");
 }
 
 }  // namespace
