@@ -20,8 +20,9 @@ from mlx_sampling.routes import RouteDecision, choose_route
 from mlx_sampling.sampled import sample_stream
 from mlx_sampling.sampler import Sampler
 
-# Ctrl-C waits for the forward pass that runs: on a CPU, one of the usual size takes up to a minute.
-_CPU_PREFILL_STEP = 256
+# Ctrl-C waits for the forward pass that runs: on a CPU, one of the usual size takes up to a minute, and the
+# prefill as a whole is no slower in small ones.
+_CPU_PREFILL_STEP = 128
 
 
 def add_parser(commands: Any) -> None:
