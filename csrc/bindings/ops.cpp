@@ -79,6 +79,8 @@ std::vector<int64_t> ids_of(const std::optional<nb::iterable>& ids) {
   std::vector<int64_t> out;
   if (!ids) return out;
   for (nb::handle id : *ids) {
+    // An endless iterable must not ignore Ctrl-C.
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (!PyIndex_Check(id.ptr()) || PyBool_Check(id.ptr())) {
       throw nb::type_error("[greedy_argmax] Expected excluded to hold ints.");
     }

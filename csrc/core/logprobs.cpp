@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
-#include <string>
 
+#include "core/error.h"
 #include "core/samplers/greedy.h"
 
 namespace mlx_sampling {
@@ -17,7 +16,7 @@ constexpr double negative_infinity = -std::numeric_limits<double>::infinity();
 std::vector<TokenLogprob> logits_of(const Chain& chain, const RequestState& state,
                                     LogprobKind kind) {
   if (!state.has_row()) {
-    throw std::invalid_argument("[logprobs] Expected a row of logits, got none: sample() first.");
+    refuse("[logprobs] Expected a row of logits, got none: sample() first.");
   }
   std::vector<TokenLogprob> tokens;
   const auto add = [&](uint32_t id, double logit) {
@@ -30,7 +29,7 @@ std::vector<TokenLogprob> logits_of(const Chain& chain, const RequestState& stat
   }
   const Candidates& candidates = state.candidates;
   if (candidates.selected < 0) {
-    throw std::invalid_argument(
+    refuse(
         "[logprobs] Expected a step that gave a token: the last one failed, and left no processed "
         "probabilities.");
   }
@@ -59,8 +58,7 @@ std::vector<TokenLogprob> logprobs_of(const Chain& chain, const RequestState& st
 LogprobKind parse_logprob_kind(std::string_view name) {
   if (name == "raw") return LogprobKind::raw;
   if (name == "processed") return LogprobKind::processed;
-  throw std::invalid_argument("[kind] Expected \"raw\" or \"processed\", got \"" +
-                              std::string(name) + "\".");
+  refuse("[kind] Expected \"raw\" or \"processed\", got \"", name, "\".");
 }
 
 std::vector<TokenLogprob> top_logprobs(const Chain& chain, const RequestState& state,

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/error.h"
 #include "core/key_range.h"
 
 namespace mlx_sampling {
@@ -45,29 +46,24 @@ RequestState::RequestState(uint32_t seed, Reference reference, NegInf neg_inf, s
       neg_inf_(neg_inf),
       vocab_size_(vocab_size),
       width_(vocab_size) {
-  if (vocab_size <= max_row_width) return;
-  std::ostringstream error;
-  error << "[vocab_size] Expected at most " << max_row_width << ", got " << vocab_size << ".";
-  throw std::invalid_argument(error.str());
+  if (vocab_size > max_row_width) {
+    refuse("[vocab_size] Expected at most ", max_row_width, ", got ", vocab_size, ".");
+  }
 }
 
 std::span<float> RequestState::begin_row(size_t width) {
-  std::ostringstream error;
   if (width == 0 || width > max_row_width) {
-    error << "[logits] Expected a row of 1 to " << max_row_width << " logits, got " << width << ".";
-    throw std::invalid_argument(error.str());
+    refuse("[logits] Expected a row of 1 to ", max_row_width, " logits, got ", width, ".");
   }
   if (vocab_size_ != 0) {
     if (width < vocab_size_) {
-      error << "[logits] Expected a row of at least " << vocab_size_ << " logits (vocab_size), got "
-            << width << ".";
-      throw std::invalid_argument(error.str());
+      refuse("[logits] Expected a row of at least ", vocab_size_, " logits (vocab_size), got ",
+             width, ".");
     }
     width = vocab_size_;
   } else if (width_ != 0 && width != width_) {
-    error << "[logits] Expected a row of " << width_ << " logits, as in the steps before, got "
-          << width << " (reset() allows another width).";
-    throw std::invalid_argument(error.str());
+    refuse("[logits] Expected a row of ", width_, " logits, as in the steps before, got ", width,
+           " (reset() allows another width).");
   }
   row_.resize(width);
   row_state_ = RowState::open;
@@ -96,26 +92,19 @@ std::span<const float> RequestState::row() const {
 }
 
 void RequestState::expect_width(size_t width) {
-  std::ostringstream error;
   if (width > max_row_width) {
-    error << "[logits] Expected rows of at most " << max_row_width << " logits, got a width of "
-          << width << ".";
-    throw std::invalid_argument(error.str());
+    refuse("[logits] Expected rows of at most ", max_row_width, " logits, got a width of ", width,
+           ".");
   }
   if (vocab_size_ != 0 && width != vocab_size_) {
-    error << "[logits] Expected rows of " << vocab_size_ << " logits, got a width of " << width
-          << ".";
-    throw std::invalid_argument(error.str());
+    refuse("[logits] Expected rows of ", vocab_size_, " logits, got a width of ", width, ".");
   }
   width_ = width;
 }
 
 void RequestState::expect_token(std::string_view who, uint32_t token) const {
   const size_t end = width_ != 0 ? width_ : max_row_width;
-  if (token < end) return;
-  std::ostringstream error;
-  error << "[" << who << "] Expected a token id in [0, " << end << "), got " << token << ".";
-  throw std::invalid_argument(error.str());
+  if (token >= end) refuse("[", who, "] Expected a token id in [0, ", end, "), got ", token, ".");
 }
 
 void RequestState::reset() {

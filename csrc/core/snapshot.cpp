@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
-#include <stdexcept>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/bytes.h"
+#include "core/error.h"
 
 namespace mlx_sampling {
 namespace {
@@ -39,8 +38,9 @@ constexpr uint8_t all_flags = has_mu | has_average | has_pending;
 
 using Bytes = std::span<const uint8_t>;
 
-[[noreturn]] void refuse(const std::string& reason) {
-  throw std::invalid_argument("[restore] " + reason);
+template <typename... Parts>
+[[noreturn]] void refuse_snapshot(const Parts&... parts) {
+  refuse("[restore] ", parts...);
 }
 
 std::array<Mt19937*, 4> in_order(Streams& streams) {
@@ -58,43 +58,41 @@ uint8_t flags_of(const RequestState& state) {
 void check_frame(Bytes bytes) {
   const size_t compared = std::min(bytes.size(), magic.size());
   if (bytes.empty() || !std::equal(bytes.begin(), bytes.begin() + compared, magic.begin())) {
-    refuse("Expected a snapshot of a sampler, got other bytes.");
+    refuse_snapshot("Expected a snapshot of a sampler, got other bytes.");
   }
   if (bytes.size() >= seed_at) {
     const auto found = get<uint32_t>(bytes, version_at);
     if (found != version) {
-      refuse("Expected a snapshot of version " + std::to_string(version) + ", got version " +
-             std::to_string(found) + (found > version ? ", made by a newer mlx-sampling." : "."));
+      refuse_snapshot("Expected a snapshot of version ", version, ", got version ", found,
+                      found > version ? ", made by a newer mlx-sampling." : ".");
     }
   }
   if (bytes.size() < tokens_at + crc_size) {
-    refuse("Expected at least " + std::to_string(tokens_at + crc_size) + " bytes, got " +
-           std::to_string(bytes.size()) + ": the snapshot is truncated.");
+    refuse_snapshot("Expected at least ", tokens_at + crc_size, " bytes, got ", bytes.size(),
+                    ": the snapshot is truncated.");
   }
   const auto count = get<uint64_t>(bytes, count_at);
   const size_t held = bytes.size() - tokens_at - crc_size;
   if (held % 4 != 0 || count != held / 4) {
-    refuse("Expected " + std::to_string(count) + " tokens of history, got " + std::to_string(held) +
-           " bytes of it: the snapshot is truncated or damaged.");
+    refuse_snapshot("Expected ", count, " tokens of history, got ", held,
+                    " bytes of it: the snapshot is truncated or damaged.");
   }
   const size_t crc_at = bytes.size() - crc_size;
   if (get<uint32_t>(bytes, crc_at) != crc32(bytes.first(crc_at))) {
-    refuse("The checksum does not match: the snapshot is damaged.");
+    refuse_snapshot("The checksum does not match: the snapshot is damaged.");
   }
 }
 
 template <typename T>
 void expect_same(std::string_view what, T found, T wanted) {
   if (found == wanted) return;
-  std::ostringstream error;
-  error << "[restore] Expected a snapshot with " << what << " " << wanted
-        << ", as the sampler has, "
-        << "got " << found << ".";
-  throw std::invalid_argument(error.str());
+  refuse_snapshot("Expected a snapshot with ", what, " ", wanted, ", as the sampler has, got ",
+                  found, ".");
 }
 
 uint8_t bounded(Bytes bytes, size_t at, uint8_t greatest) {
-  if (bytes[at] > greatest) refuse("The fields contradict each other: the snapshot is damaged.");
+  if (bytes[at] > greatest)
+    refuse_snapshot("The fields contradict each other: the snapshot is damaged.");
   return bytes[at];
 }
 
@@ -117,7 +115,7 @@ void read_sums(RequestState& state, Bytes bytes) {
                                   bytes.begin() + static_cast<ptrdiff_t>(end),
                                   [](uint8_t byte) { return byte == 0; });
     if ((flags & flag) == 0 && !zero) {
-      refuse("The fields contradict each other: the snapshot is damaged.");
+      refuse_snapshot("The fields contradict each other: the snapshot is damaged.");
     }
     return (flags & flag) != 0;
   };
@@ -132,7 +130,7 @@ void read_sums(RequestState& state, Bytes bytes) {
     }
     state.adaptive_average = average;
   } else if (pending) {
-    refuse("The fields contradict each other: the snapshot is damaged.");
+    refuse_snapshot("The fields contradict each other: the snapshot is damaged.");
   }
 }
 

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <stdexcept>
 #include <system_error>
 #include <thread>
+
+#include "core/error.h"
 
 namespace mlx_sampling {
 namespace {
@@ -22,7 +23,7 @@ void expect_distinct(std::span<const Request> requests) {
   for (const Request& request : requests) states.push_back(request.state);
   std::sort(states.begin(), states.end(), std::less<>());
   if (std::adjacent_find(states.begin(), states.end()) == states.end()) return;
-  throw std::invalid_argument("[sample_batch] Expected a sampler per row, got one of them twice.");
+  refuse("[sample_batch] Expected a sampler per row, got one of them twice.");
 }
 
 }  // namespace

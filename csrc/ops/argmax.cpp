@@ -16,6 +16,10 @@ mx::array argmax(const mx::array& logits, mx::StreamOrDevice s) {
                    std::make_shared<Argmax>(selection_stream("argmax", s)), {logits});
 }
 
+void Argmax::check(const std::vector<mx::array>& inputs) const {
+  check_logits("argmax", inputs[0]);
+}
+
 void Argmax::eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) {
   const mx::array& logits = inputs[0];
   out.set_data(mx::allocator::malloc(out.nbytes()));

@@ -18,6 +18,9 @@ class Argmax : public Selection {
       const std::vector<mlx::core::array>& inputs, const std::vector<int>& axes) override;
   const char* name() const override { return "argmax"; }
   bool is_equivalent(const mlx::core::Primitive&) const override { return true; }
+
+ protected:
+  void check(const std::vector<mlx::core::array>& inputs) const override;
 };
 
 }  // namespace mlx_sampling

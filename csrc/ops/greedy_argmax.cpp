@@ -1,9 +1,8 @@
 #include "ops/greedy_argmax.h"
 
 #include <algorithm>
-#include <sstream>
-#include <stdexcept>
 
+#include "core/error.h"
 #include "metal_sources.h"
 #include "mlx/allocator.h"
 #include "mlx/backend/cpu/encoder.h"
@@ -18,15 +17,16 @@ namespace mx = mlx::core;
 namespace mlx_sampling {
 namespace {
 
-std::vector<uint32_t> checked_excluded(const std::vector<int64_t>& excluded, int64_t vocab) {
+void check_excluded(int64_t id, int64_t vocab) {
+  if (id >= 0 && id < vocab) return;
+  refuse("[greedy_argmax] Expected excluded ids in [0, ", vocab, "), got ", id, ".");
+}
+
+std::vector<uint32_t> sorted_ids(const std::vector<int64_t>& excluded, int64_t vocab) {
   std::vector<uint32_t> ids;
   ids.reserve(excluded.size());
   for (const int64_t id : excluded) {
-    if (id < 0 || id >= vocab) {
-      std::ostringstream error;
-      error << "[greedy_argmax] Expected excluded ids in [0, " << vocab << "), got " << id << ".";
-      throw std::invalid_argument(error.str());
-    }
+    check_excluded(id, vocab);
     ids.push_back(static_cast<uint32_t>(id));
   }
   std::sort(ids.begin(), ids.end());
@@ -35,20 +35,18 @@ std::vector<uint32_t> checked_excluded(const std::vector<int64_t>& excluded, int
 }
 
 void check_allowed(const mx::array& allowed, const mx::array& logits) {
-  std::ostringstream error;
-  error << "[greedy_argmax] Expected allowed ";
+  if (allowed.dtype() != mx::uint32) {
+    refuse("[greedy_argmax] Expected allowed of dtype uint32, got ", allowed.dtype(), ".");
+  }
   mx::Shape per_row = logits.shape();
   per_row.back() = (logits.shape(-1) - 1) / 32 + 1;
-  if (allowed.dtype() != mx::uint32) {
-    error << "of dtype uint32, got " << allowed.dtype() << ".";
-  } else if (allowed.shape() != mx::Shape{per_row.back()} && allowed.shape() != per_row) {
-    error << "of shape " << mx::Shape{per_row.back()};
-    if (logits.ndim() > 1) error << " or " << per_row;
-    error << ", got " << allowed.shape() << ".";
-  } else {
-    return;
+  const mx::Shape shared{per_row.back()};
+  if (allowed.shape() == shared || allowed.shape() == per_row) return;
+  if (logits.ndim() == 1) {
+    refuse("[greedy_argmax] Expected allowed of shape ", shared, ", got ", allowed.shape(), ".");
   }
-  throw std::invalid_argument(error.str());
+  refuse("[greedy_argmax] Expected allowed of shape ", shared, " or ", per_row, ", got ",
+         allowed.shape(), ".");
 }
 
 std::vector<mx::array> inputs_of(const mx::array& logits, const std::optional<mx::array>& allowed) {
@@ -76,7 +74,7 @@ mx::array greedy_argmax(const mx::array& logits, const std::vector<int64_t>& exc
                         const std::optional<mx::array>& allowed, NegInf neg_inf,
                         mx::StreamOrDevice s) {
   check_logits("greedy_argmax", logits);
-  GreedyRules rules{checked_excluded(excluded, logits.shape(-1)), neg_inf};
+  GreedyRules rules{sorted_ids(excluded, logits.shape(-1)), neg_inf};
   if (allowed) check_allowed(*allowed, logits);
   return mx::array(
       rows_shape(logits), mx::uint32,
@@ -89,6 +87,12 @@ GreedyArgmax::GreedyArgmax(mx::Stream stream, GreedyRules rules)
 
 bool GreedyArgmax::is_equivalent(const mx::Primitive& other) const {
   return rules_ == static_cast<const GreedyArgmax&>(other).rules_;
+}
+
+void GreedyArgmax::check(const std::vector<mx::array>& inputs) const {
+  check_logits("greedy_argmax", inputs[0]);
+  if (!rules_.excluded.empty()) check_excluded(rules_.excluded.back(), inputs[0].shape(-1));
+  if (inputs.size() > 1) check_allowed(inputs[1], inputs[0]);
 }
 
 void GreedyArgmax::eval_cpu(const std::vector<mx::array>& inputs, mx::array& out) {

@@ -27,6 +27,9 @@ class GreedyArgmax : public Selection {
   const char* name() const override { return "greedy_argmax"; }
   bool is_equivalent(const mlx::core::Primitive& other) const override;
 
+ protected:
+  void check(const std::vector<mlx::core::array>& inputs) const override;
+
  private:
   const GreedyRules rules_;
 };

@@ -4,11 +4,10 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <sstream>
-#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
+#include "core/error.h"
 #include "core/row_chunks.h"
 #include "ops/row_layout.h"
 
@@ -50,20 +49,15 @@ void widen_row(const RowView<typename Bits::Word>& row, float* destination) {
 mx::array only_row(mx::array row) {
   check_logits(op, row);
   if (row.ndim() == 1 || (row.ndim() == 2 && row.shape(0) == 1)) return row;
-  std::ostringstream error;
-  error << "[" << op << "] Expected logits of shape [V] or [1, V], got shape " << row.shape()
-        << ".";
-  throw std::invalid_argument(error.str());
+  refuse("[", op, "] Expected logits of shape [V] or [1, V], got shape ", row.shape(), ".");
 }
 
 void check_batch(const mx::array& rows, size_t requests) {
   constexpr const char* batch_op = "sample_batch";
   check_logits(batch_op, rows);
   if (rows.ndim() == 2 && static_cast<size_t>(rows.shape(0)) == requests) return;
-  std::ostringstream error;
-  error << "[" << batch_op << "] Expected logits of shape [B, V] with a row for each of "
-        << requests << " samplers, got shape " << rows.shape() << ".";
-  throw std::invalid_argument(error.str());
+  refuse("[", batch_op, "] Expected logits of shape [B, V] with a row for each of ", requests,
+         " samplers, got shape ", rows.shape(), ".");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "ops/row_layout.h"
 
 #include <algorithm>
-#include <sstream>
-#include <stdexcept>
+
+#include "core/error.h"
 
 namespace mx = mlx::core;
 
@@ -52,21 +52,19 @@ mx::Shape rows_shape(const mx::array& a) {
 }
 
 void check_logits(const char* op, const mx::array& logits) {
-  std::ostringstream error;
   if (logits.dtype() != mx::float32 && logits.dtype() != mx::float16 &&
       logits.dtype() != mx::bfloat16) {
-    error << "[" << op << "] Expected logits of dtype float32, float16 or bfloat16, got "
-          << logits.dtype() << ".";
-  } else if (logits.ndim() == 0) {
-    error << "[" << op << "] Expected logits of shape [..., V], got a scalar.";
-  } else if (logits.shape(-1) == 0) {
-    error << "[" << op << "] Expected logits of shape [..., V] with V > 0, got shape "
-          << logits.shape() << ".";
-  } else {
-    static_assert(sizeof(mx::ShapeElem) == 4, "V < 2**31 holds because MLX's sizes are 32-bit");
-    return;
+    refuse("[", op, "] Expected logits of dtype float32, float16 or bfloat16, got ", logits.dtype(),
+           ".");
   }
-  throw std::invalid_argument(error.str());
+  if (logits.ndim() == 0) {
+    refuse("[", op, "] Expected logits of shape [..., V], got a scalar.");
+  }
+  if (logits.shape(-1) == 0) {
+    refuse("[", op, "] Expected logits of shape [..., V] with V > 0, got shape ", logits.shape(),
+           ".");
+  }
+  static_assert(sizeof(mx::ShapeElem) == 4, "V < 2**31 holds because MLX's sizes are 32-bit");
 }
 
 }  // namespace mlx_sampling

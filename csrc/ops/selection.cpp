@@ -1,8 +1,8 @@
 #include "ops/selection.h"
 
-#include <stdexcept>
 #include <string>
 
+#include "core/error.h"
 #include "ops/row_layout.h"
 
 #if defined(_METAL_)
@@ -16,8 +16,7 @@ namespace mlx_sampling {
 
 std::vector<mx::array> Selection::jvp(const std::vector<mx::array>&, const std::vector<mx::array>&,
                                       const std::vector<int>&) {
-  throw std::invalid_argument(std::string("[") + name() +
-                              "] A token id has no gradient: wrap it in mx.stop_gradient.");
+  refuse("[", name(), "] A token id has no gradient: wrap it in mx.stop_gradient.");
 }
 
 std::vector<mx::array> Selection::vjp(const std::vector<mx::array>&, const std::vector<mx::array>&,
@@ -26,19 +25,18 @@ std::vector<mx::array> Selection::vjp(const std::vector<mx::array>&, const std::
 }
 
 std::vector<mx::Shape> Selection::output_shapes(const std::vector<mx::array>& inputs) {
+  check(inputs);
   return {rows_shape(inputs[0])};
 }
 
-mx::Stream selection_stream(const char* op, mx::StreamOrDevice s) {
+mx::Stream selection_stream([[maybe_unused]] const char* op, mx::StreamOrDevice s) {
   const mx::Stream stream = mx::to_stream(s);
 #if !defined(_METAL_)
   if (stream.device == mx::Device::gpu) {
-    throw std::invalid_argument(std::string("[") + op +
-                                "] Expected a CPU stream, got a GPU stream: this build has no GPU "
-                                "kernels. Pass stream=mx.cpu.");
+    refuse("[", op,
+           "] Expected a CPU stream, got a GPU stream: this build has no GPU kernels. Pass "
+           "stream=mx.cpu.");
   }
-#else
-  (void)op;
 #endif
   return stream;
 }
@@ -70,7 +68,10 @@ size_t thread_count(MTL::ComputePipelineState* pipeline, size_t work) {
   constexpr size_t simd = 32;
   const size_t wanted = std::min(metal_threads, (work + simd - 1) / simd * simd);
   const size_t allowed = pipeline->maxTotalThreadsPerThreadgroup() / simd * simd;
-  if (allowed == 0) throw std::runtime_error("[metal] Expected room for 32 threads, got fewer.");
+  if (allowed == 0) {
+    refuse<std::runtime_error>("[metal] Expected a pipeline of at least 32 threads, got ",
+                               pipeline->maxTotalThreadsPerThreadgroup(), ".");
+  }
   return std::min(wanted, allowed);
 }
 
@@ -142,7 +143,7 @@ void eval_two_phase(const mx::Stream& stream, const MetalSource& source, const m
 
 void eval_two_phase(const mx::Stream&, const MetalSource& source, const mx::array&, mx::array&,
                     const std::function<void(mx::metal::CommandEncoder&)>&) {
-  throw std::runtime_error(std::string("[") + source.stem + "] This build has no GPU kernels.");
+  refuse<std::runtime_error>("[", source.stem, "] This build has no GPU kernels.");
 }
 
 #endif

@@ -24,7 +24,13 @@ class Selection : public mlx::core::UnaryPrimitive {
                                     const std::vector<mlx::core::array>& cotangents,
                                     const std::vector<int>& argnums,
                                     const std::vector<mlx::core::array>& outputs) override;
+  // A compiled graph without fixed shapes meets new inputs here first: they are checked as the op
+  // does.
   std::vector<mlx::core::Shape> output_shapes(const std::vector<mlx::core::array>& inputs) override;
+
+ protected:
+  // Throws std::invalid_argument unless the op would take these inputs.
+  virtual void check(const std::vector<mlx::core::array>& inputs) const = 0;
 };
 
 // The stream of a selection op; throws where its device has no kernel here.

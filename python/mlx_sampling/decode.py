@@ -8,19 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import mlx.core as mx
 
-from mlx_sampling.errors import NonfiniteLogitsError
+from mlx_sampling.errors import CacheNotRestoredError, NonfiniteLogitsError
 from mlx_sampling.params import token_ids
 
 PREFILL_STEP = 2048
 
 
+_EMBEDDINGS = ("embed_tokens", "tok_embeddings", "wte", "word_embeddings")
+
+
 def vocab_size_of(model: Any) -> int | None:
-    """Rows of the model's embedding table as its `args` name them; None where they do not."""
-    size = getattr(getattr(model, "args", None), "vocab_size", None)
-    return size if isinstance(size, int) else None
+    """How many ids the model can embed; None where neither its `args` nor its modules tell."""
+    args = getattr(model, "args", None)
+    for holder in (args, getattr(args, "text_config", None)):
+        size = holder.get("vocab_size") if isinstance(holder, dict) else None
+        size = getattr(holder, "vocab_size", size)
+        if isinstance(size, int):
+            return size
+    if hasattr(model, "named_modules"):
+        for name, module in model.named_modules():
+            if name.rsplit(".", 1)[-1] in _EMBEDDINGS and hasattr(module, "weight"):
+                return int(module.weight.shape[0])
+    return None
 
 
 def check_ids(name: str, ids: Sequence[int], model: Any) -> None:
@@ -38,8 +51,8 @@ def check_ids(name: str, ids: Sequence[int], model: Any) -> None:
 def checked_prompt(prompt: Sequence[int] | mx.array, model: Any) -> list[int]:
     """The prompt as a list of ids that the model can embed.
 
-    A model whose `args` do not name a `vocab_size` embeds whatever it is given: its ids are only checked
-    to be in [0, 2**31).
+    Where the model does not tell how many that are, ids after the first are checked against its logits'
+    width once that is known.
 
     Raises:
         TypeError: Something else than ints.
@@ -65,6 +78,21 @@ def make_cache(model: Any) -> list[Any]:
     return list(make_prompt_cache(model))
 
 
+def cache_for(model: Any, cache: list[Any] | None) -> list[Any]:
+    """The cache to run on: a new one, or the given one if it has the model's number of layers.
+
+    Raises:
+        ValueError: More or fewer layers.
+    """
+    if cache is None:
+        return make_cache(model)
+    own = model.make_cache() if hasattr(model, "make_cache") else getattr(model, "layers", cache)
+    layers = len(own)
+    if len(cache) != layers or not cache:
+        raise ValueError(f"[prompt_cache] Expected {layers} layers, got {len(cache)}.")
+    return cache
+
+
 def _leaves(caches: Iterable[Any]) -> list[Any]:
     leaves = []
     for cache in caches:
@@ -72,46 +100,99 @@ def _leaves(caches: Iterable[Any]) -> list[Any]:
     return leaves
 
 
+# Caches whose `trim` gives back the state before the last tokens, whatever was fed in between.
+_CUTTABLE = {"KVCache", "QuantizedKVCache", "RotatingKVCache", "BatchKVCache"}
+
+# The run that feeds a cache layer: a new one ends the one before.
+_runs: WeakKeyDictionary[Any, ReferenceType[DecodeRun]] = WeakKeyDictionary()
+
+
 class DecodeRun:
-    """Feeds one request's tokens and can cut its cache back.
+    """Feeds one request's tokens and cuts its cache back to what was handed out.
 
     Args:
         model: An mlx-lm model: `model(tokens [1, T], cache=...)` gives logits `[1, T, V]`.
         cache: Its key-value cache. Tokens in it beforehand stay.
+
+    Attributes:
+        width: V of the rows; 0 before the first.
+        held: Tokens that this run fed and that are to stay.
+        finished: Whether the run has ended. Its cache is then somebody else's.
     """
 
     def __init__(self, model: Any, cache: list[Any]):
         self._model = model
         self._cache = cache
         self._leaves = _leaves(cache)
-        self._base = [getattr(leaf, "offset", None) for leaf in self._leaves]
+        self._vocab_size = vocab_size_of(model)
         self._fed = 0
-        self.width = 0  # of the rows; 0 before the first
+        self._base: list[Any] = []
+        self._left: list[Any] = []
+        self.width = 0
+        self.held = 0
+        self.finished = False
+
+    @property
+    def limit(self) -> int:
+        """Ids below it can be picked and embedded."""
+        return self.width if self._vocab_size is None else min(self.width, self._vocab_size)
+
+    def _offsets(self) -> list[Any]:
+        return [getattr(leaf, "offset", None) for leaf in self._leaves]
+
+    def _take_over(self) -> None:
+        for leaf in self._leaves:
+            before = _runs.get(leaf)
+            run = before() if before is not None else None
+            if run is not None:
+                run.finish()
+            _runs[leaf] = ref(self)
+        self._base = self._left = self._offsets()
 
     def feed(self, tokens: mx.array) -> mx.array:
         """Feeds `tokens` [1, T]; returns the last position's logits [1, V], unevaluated."""
         self._fed += tokens.shape[-1]
-        logits: mx.array = self._model(tokens, cache=self._cache)[:, -1]
+        try:
+            logits: mx.array = self._model(tokens, cache=self._cache)
+        finally:
+            self._left = self._offsets()
+        if logits.ndim != 3 or logits.shape[0] != 1:
+            raise ValueError(
+                f"[model] Expected logits [1, {tokens.shape[-1]}, V], got shape {logits.shape}."
+            )
         self.width = logits.shape[-1]
-        return logits
+        return logits[:, -1]
 
     def prefill(self, prompt: list[int], step: int) -> mx.array:
         """Feeds a prompt in pieces of at most `step` tokens; returns the last position's logits.
 
         If a forward pass fails, the cache is cut back to what it held before.
         """
+        self._take_over()
         try:
             at = 0
             while len(prompt) - at > 1:
-                piece = prompt[at : min(at + step, len(prompt) - 1)]
+                size = step if self._vocab_size is not None or self.width else 1
+                piece = prompt[at : min(at + size, len(prompt) - 1)]
                 self.feed(mx.array([piece]))
                 self.evaluate_cache()
+                self._check_rest(prompt, at)
                 at += len(piece)
                 mx.clear_cache()
-            return self.feed(mx.array([prompt[-1:]]))
-        except BaseException:
-            self.keep(0)
+            logits = self.feed(mx.array([prompt[-1:]]))
+        except BaseException as error:
+            self.fail(error)
             raise
+        self.held = len(prompt)
+        return logits
+
+    def _check_rest(self, prompt: list[int], fed: int) -> None:
+        if self._vocab_size is None:
+            for token in prompt[fed:]:
+                if token >= self.width:
+                    raise ValueError(
+                        f"[prompt] Expected token ids in [0, {self.width}), got {token}."
+                    )
 
     def evaluate_cache(self, wait: bool = True) -> None:
         """Evaluates the cache, so that no later reader pays for (or fails in) its graph."""
@@ -120,21 +201,54 @@ class DecodeRun:
     def can_take_back(self) -> bool:
         """Whether one more token could be fed and still be cut off again."""
         for leaf in self._leaves:
-            if not (hasattr(leaf, "is_trimmable") and leaf.is_trimmable()):
+            if type(leaf).__name__ not in _CUTTABLE or not leaf.is_trimmable():
                 return False
             size = getattr(leaf, "max_size", None)
             if size is not None and leaf.offset + 1 >= size:
                 return False
         return True
 
-    def keep(self, tokens: int) -> None:
-        """Cuts every layer's cache back to the first `tokens` tokens that this run fed."""
-        for leaf, base in zip(self._leaves, self._base, strict=True):
-            fed = leaf.offset - base if isinstance(base, int) else self._fed
-            excess = fed - tokens
-            if excess > 0 and hasattr(leaf, "is_trimmable") and leaf.is_trimmable():
+    def check_owned(self) -> None:
+        """Raises RuntimeError where another run has taken the cache over."""
+        if self.finished:
+            raise RuntimeError(
+                "[stream] Expected the cache that this stream fed, got one that another has taken over."
+            )
+
+    def finish(self) -> bool:
+        """Ends the run: cuts every layer's cache back to the tokens held.
+
+        A layer that somebody else has fed or cut since is left alone. Returns False where a layer holds
+        more and cannot be cut.
+        """
+        if self.finished:
+            return True
+        self.finished = True
+        whole = True
+        for leaf, base, left in zip(self._leaves, self._base, self._left, strict=True):
+            counted = isinstance(base, int)
+            if counted and leaf.offset != left:
+                continue
+            excess = (leaf.offset - base if counted else self._fed) - self.held
+            if excess <= 0:
+                continue
+            if hasattr(leaf, "is_trimmable") and leaf.is_trimmable():
                 leaf.trim(excess)
-        self._fed = min(self._fed, tokens)
+            else:
+                whole = False
+        return whole
+
+    def fail(self, error: BaseException) -> None:
+        """Ends a run that has failed.
+
+        Raises:
+            CacheNotRestoredError: From `error`, where the cache could not be cut back.
+        """
+        if not self.finish() and isinstance(error, Exception):
+            raise CacheNotRestoredError(
+                "[prompt_cache] Expected a cache that can be cut back, got one that cannot after a "
+                f"failed step: make a new cache. The failure: {error}"
+            ) from error
 
 
 def nonfinite_at(step: int) -> NonfiniteLogitsError:
@@ -143,3 +257,15 @@ def nonfinite_at(step: int) -> NonfiniteLogitsError:
         f"[logits] Expected finite logits with an eligible token at step {step}, got NaN, an "
         f"infinity or none: {step} tokens before it are good."
     )
+
+
+def check_pick(token: int, run: DecodeRun) -> None:
+    """Refuses a pick that the model could not embed: a head may be wider than the embedding.
+
+    Raises:
+        ValueError: Such a pick.
+    """
+    if token >= run.limit:
+        raise ValueError(
+            f"[logits] Expected a pick below the {run.limit} ids that the model embeds, got {token}."
+        )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BatchError", "MlxSamplingError", "NonfiniteLogitsError"]
+__all__ = ["BatchError", "CacheNotRestoredError", "MlxSamplingError", "NonfiniteLogitsError"]
 
 
 class MlxSamplingError(Exception):
@@ -39,3 +39,7 @@ class BatchError(MlxSamplingError):
 
     def __reduce__(self) -> tuple[type[BatchError], tuple[list[int | Exception]]]:
         return BatchError, (self.results,)
+
+
+class CacheNotRestoredError(MlxSamplingError, RuntimeError):
+    """A step failed and its key-value cache could not be cut back: the cache is of no more use."""

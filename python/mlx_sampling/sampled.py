@@ -10,8 +10,9 @@ import mlx.core as mx
 from mlx_sampling.decode import (
     PREFILL_STEP,
     DecodeRun,
+    cache_for,
+    check_pick,
     checked_prompt,
-    make_cache,
     nonfinite_at,
 )
 from mlx_sampling.errors import NonfiniteLogitsError
@@ -51,11 +52,13 @@ def sample_stream(
         NonfiniteLogitsError: At the step whose row has NaN or an infinity, before its token is drawn.
         TypeError, ValueError: A bad argument; raised by the call itself, before anything runs.
     """
+    if not isinstance(sampler, Sampler):
+        raise TypeError(f"[sampler] Expected a Sampler, got {type(sampler).__name__}.")
     ids = checked_prompt(prompt, model)
     limit = checked_int("max_tokens", max_tokens, 1)
     step_size = checked_int("prefill_step_size", prefill_step_size, 1)
     stop = frozenset(token_ids("stop_tokens", stop_tokens))
-    cache = make_cache(model) if prompt_cache is None else prompt_cache
+    cache = cache_for(model, prompt_cache)
     return _stream(DecodeRun(model, cache), ids, sampler, limit, stop, step_size)
 
 
@@ -75,6 +78,7 @@ def _stream(
                 token = sampler.sample(logits)
             except NonfiniteLogitsError as error:
                 raise nonfinite_at(handed_out) from error
+            check_pick(token, run)
             last = token in stop or handed_out + 1 == limit
             logits = run.feed(mx.array([[token]], dtype=mx.uint32))
             if last:
@@ -82,10 +86,15 @@ def _stream(
             else:
                 mx.async_eval(logits)
             handed_out += 1
-            yield token
+            run.held += 1
             if last:
-                break
+                run.finish()
+                yield token
+                return
+            yield token
+            run.check_owned()
             if handed_out % 256 == 0:
                 mx.clear_cache()
-    finally:
-        run.keep(len(prompt) + handed_out)
+    except BaseException as error:
+        run.fail(error)
+        raise

@@ -1,29 +1,20 @@
 """argmax: the first maximum of every row, however the row is made, laid out and run."""
 
 import ctypes
-import io
 import itertools
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import cases
 import mlx.core as mx
 import numpy as np
 import pytest
+from graphs import FORMATS, nodes, rows_of, run_in_threads
 
 from mlx_sampling import argmax, reference
 
-FORMATS = pytest.mark.parametrize("format", cases.FORMATS, ids=lambda f: f.name)
 CORE = Path(__file__).parents[2] / "csrc"
-
-
-def rows_of(format, *shape, seed=0):
-    """Finite logits with ties."""
-    values = np.round(np.random.default_rng(seed).standard_normal(shape) * 8) / 2
-    words = format.words(values.astype(np.float32))
-    return format.array(words), format.values(words)
 
 
 # Values
@@ -167,13 +158,6 @@ def test_logits_stay_as_they_are(format):
 # Graphs
 
 
-def nodes(name, *outputs):
-    """Number of nodes of that name in the graph of unevaluated outputs."""
-    text = io.StringIO()
-    mx.export_to_dot(text, *outputs)
-    return text.getvalue().count(f'[label ="{name}", shape=rectangle]')
-
-
 def test_lazy():
     logits, values = rows_of(cases.FLOAT32, 3, 50)
     tokens = argmax(logits * 2 - 1)
@@ -276,27 +260,6 @@ def test_streams():
     with mx.stream(streams[2]):
         np.testing.assert_array_equal(np.array(argmax(logits)), cases.first_maximum(values))
     assert argmax(logits[0], stream=mx.cpu).item() == cases.first_maximum(values[0])
-
-
-def run_in_threads(work, count=2):
-    """Runs `work(i)` in `count` threads at once; the first exception is raised here."""
-    failures = []
-    together = threading.Barrier(count)
-
-    def body(i):
-        try:
-            together.wait()
-            work(i)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=body, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def test_two_threads_with_own_streams():
@@ -437,3 +400,10 @@ def test_each_copy_of_the_scan(clone, tmp_path):
                 assert picks.pick_greedy(*arguments) == greedy
                 count += 1
         assert count >= 1500
+
+
+def test_shapeless_replays_are_checked():
+    compiled = mx.compile(argmax, shapeless=True)
+    assert compiled(mx.zeros((2, 5))).tolist() == [0, 0]
+    with pytest.raises(ValueError, match=r"V > 0, got shape \(2,0\)"):
+        mx.eval(compiled(mx.zeros((2, 0))))

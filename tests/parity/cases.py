@@ -31,9 +31,9 @@ DEFAULT_ORDER = (
 BREAKERS: tuple[tuple[bytes, ...], ...] = (
     (),
     (b"\n", b":", b'"', b"*"),
-    (b"the",),
-    (b"th end", b"an"),
-    (b"\n\n", b"0123456789 abcdefghijklmnopqrstuvwxyz and more than forty bytes"),
+    (b"the", b":"),
+    (b"th end", b"an", b'"', b"\n"),
+    (b"\n\n", b"*", b"0123456789 abcdefghijklmnopqrstuvwxyz and more than forty bytes"),
 )
 
 
@@ -98,11 +98,11 @@ def _dry_pool() -> list[tuple]:
     # A pool, since upstream searches the whole vocabulary for breakers each time.
     draw = Draw(7)
     pool = []
-    for i in range(60):
+    for i in range(100):
         multiplier = f32(draw.of((0.8, 0.8, 2.5, draw.real(0.1, 4), 1e30)))
         base = f32(draw.of((1.75, 1.75, 1.0, 1.0000005, 3.0, draw.real(1, 4), 40.0)))
         allowed = draw.of((2, 2, 2, 1, 0, 3))
-        last_n = draw.of((64, 64, 64, 256, 20, 7))
+        last_n = draw.of((64, 64, 64, 256, 20, 40))
         pool.append((multiplier, base, allowed, last_n, BREAKERS[i % len(BREAKERS)]))
     pool += [(0.0, 1.75, 2, 64, ()), (0.8, 0.5, 2, 64, ())]
     pool += [(0.8, 1.75, 2, 0, ()), (0.8, 1.75, 2, -1, ()), (0.8, 1.75, 6, 1, ())]
@@ -257,12 +257,11 @@ def _case(draw: Draw, key: tuple[str, int], names: Sequence[str], width: int, st
     prompt = _prompt(draw, width)
     if "dry" in names or ("penalties" in names and draw.chance(70)):
         period = [draw.below(min(width, 18)) for _ in range(draw.between(1, 9))]
-        repeated = period * draw.between(3, 9)
-        if draw.chance(50):
+        if draw.chance(25):
             # '"', '*', ':' and a line break of the vocabulary in use: breakers of dry.
             broken = draw.of([t for t in (18, 26, 42, 198) if t < width] or [0])
-            repeated.insert(draw.below(len(repeated) - 2), broken)
-        prompt += tuple(repeated)
+            period.insert(draw.below(1 + len(period) // 2), broken)
+        prompt += tuple(period * draw.between(5, 12))
     seed = draw.of((draw.below(2**32 - 1), draw.below(100)))
     return Case(key, width, seed, tuple(stages), prompt, _steps(draw, width, steps))
 

@@ -5,11 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
+import mlx.core as mx
 import pytest
+from conftest import VOCAB
 
 from mlx_sampling._build import MLX_VERSION
+from mlx_sampling.cli import main
 
 pytest.importorskip("mlx_lm")
 
@@ -64,7 +68,8 @@ def test_seeded_text_repeats(packaged):
 
 @pytest.mark.parametrize("temperature", ["0", "0.8"])
 def test_ignore_eos(packaged, temperature):
-    prompt = ("generate", "Say hi.", "--json", "--temp", temperature, "--seed", "1")
+    prompt = ["generate", "Say hi.", "--json", "--temp", temperature]
+    prompt += ["--seed", "1"] if temperature != "0" else []
     short = json.loads(run(*prompt, "--max-tokens", "90").stdout)
     assert short["finish_reason"] == "stop"
     eos = set(packaged[1].eos_token_ids)
@@ -99,15 +104,252 @@ def test_ctrl_c_ends_with_what_was_produced(packaged):
         (("--temp", "-1"), "[temperature] Expected a finite value >= 0, got -1.0."),
         (("--seed", "-1"), "[seed] Expected an int in [0, 4294967294], got -1."),
         (("--max-tokens", "0"), "[max_tokens] Expected an int >= 1, got 0."),
-        (("--model", "no/such/file.gguf"), "no/such/file.gguf"),
+        (
+            ("--seed", "42"),
+            "[seed] Expected no seed at temperature 0, got 42: a greedy answer draws nothing.",
+        ),
+        (
+            ("--model", "no/such/file.gguf"),
+            "[model] Expected no/such/file.gguf to load, got [gguf] There is no file "
+            "no/such/file.gguf.",
+        ),
     ],
 )
-def test_bad_arguments(arguments, message):
-    done = run("generate", QUESTION, *arguments)
+def test_bad_arguments(arguments, message, capsys):
+    assert main(["generate", QUESTION, *arguments]) == 1
+    assert capsys.readouterr() == ("", f"mlx-sampling: {message}\n")
+
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "rms_norm_eps": 1e-5,
+    "vocab_size": VOCAB,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "weights", "cause"),
+    [
+        ([], None, "AttributeError: "),
+        ({}, None, "KeyError: 'model_type'"),
+        (CONFIG, None, "ValueError: Missing "),
+        (CONFIG, b"", "[read] "),
+        (CONFIG, b"\xff" * 64, "[load_safetensors] "),
+        (CONFIG, (1000).to_bytes(8, "little") + b"{", "[load_safetensors] "),
+    ],
+)
+def test_damaged_models(tmp_path, capsys, config, weights, cause):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    if weights is None:
+        mx.save_safetensors(str(tmp_path / "model.safetensors"), {"lm_head.weight": mx.zeros(1)})
+    else:
+        (tmp_path / "model.safetensors").write_bytes(weights)
+    assert main(["generate", QUESTION, "--model", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"mlx-sampling: [model] Expected {tmp_path} to load, got {cause}")
+    assert err.count("\n") == 1
+
+
+class Text:
+    """A tokenizer and detokenizer whose every token is `piece`, and whose prompts have `size` ids."""
+
+    def __init__(self, size=5, piece="é", template=None):
+        self.size, self.piece, self.chat_template = size, piece, template
+        self.eos_token_ids = set()
+        self.detokenizer = self
+        self.last_segment = ""
+
+    def encode(self, prompt):
+        return [1] * self.size
+
+    def apply_chat_template(self, messages, **_):
+        return self.chat_template(messages)
+
+    def add_token(self, token):
+        self.last_segment = self.piece
+
+    def finalize(self):
+        self.last_segment = ""
+
+
+class Spy:
+    """A model that notes how many tokens it was fed at a time, and is interrupted in the `stop`th pass."""
+
+    def __init__(self, model, stop=0, told=True):
+        self.model, self.stop, self.fed = model, stop, []
+        if told:
+            self.args = model.args
+
+    def make_cache(self):
+        return self.model.make_cache()
+
+    def __call__(self, tokens, cache=None):
+        self.fed.append(tokens.shape[1])
+        if len(self.fed) == self.stop:
+            raise KeyboardInterrupt
+        return self.model(tokens, cache=cache)
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """Makes `generate` load what is given."""
+
+    def use(model, tokenizer):
+        monkeypatch.setattr("mlx_sampling.mlx_lm.load", lambda *_, **__: (model, tokenizer))
+
+    return use
+
+
+@pytest.mark.parametrize(("temperature", "told"), [("0", True), ("1", True), ("1", False)])
+def test_interrupted_in_prefill(tiny_model, loads, capsys, temperature, told):
+    readback = {"0": 4, "1": 4 * VOCAB if told else None}[temperature]
+    for stop in (1, 2):
+        loads(Spy(tiny_model, stop, told), Text())
+        arguments = ["generate", "?", "--temp", temperature]
+        assert main([*arguments, "--json"]) == 130
+        report = json.loads(capsys.readouterr().out)
+        assert report["finish_reason"] == "interrupted"
+        assert report["tokens"] == []
+        assert report["readback_bytes_per_token"] == readback
+        timings = report["timings"]
+        assert timings["prompt_seconds"] > 0
+        assert timings["decode_seconds"] == timings["tokens_per_second"] == 0
+    loads(Spy(tiny_model, 1, told), Text())
+    assert main(arguments) == 130
+    out = capsys.readouterr().out
+    assert out.startswith("\n[0 tokens, 0.0 tokens/s, interrupted; route ")
+    assert f"; {readback or 'unknown'} bytes read back per token" in out
+
+
+@pytest.mark.parametrize("temperature", ["0", "1"])
+def test_a_prompt_is_fed_in_pieces_that_ctrl_c_need_not_wait_for(tiny_model, loads, temperature):
+    model = Spy(tiny_model)
+    loads(model, Text(size=600))
+    assert main(["generate", "?", "--temp", temperature, "--max-tokens", "1"]) == 0
+    on_cpu = mx.default_device().type == mx.DeviceType.cpu
+    pieces = [*[128] * 4, 87, 1] if on_cpu else [599, 1]
+    assert model.fed[: len(pieces)] == pieces
+
+
+def test_a_template_that_fails(tiny_model, loads, capsys):
+    def template(messages):
+        raise LookupError("no such\nrole")
+
+    loads(tiny_model, Text(template=template))
+    assert main(["generate", "?"]) == 1
+    assert capsys.readouterr().err == (
+        "mlx-sampling: [chat_template] Expected the model's template to take a prompt, got "
+        "LookupError: no such role\n"
+    )
+
+
+def test_a_prompt_that_is_not_utf8():
+    done = run("generate", b"\xff\xfe")
     assert done.returncode == 1
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    assert done.stderr == "mlx-sampling: [prompt] Expected text in UTF-8, got bytes that are not.\n"
+
+
+# A model that answers at once: what is tried is the program around it.
+FAKE = """
+    import os, sys
+    from conftest import tiny_llama
+    from python.test_cli import Text
+    import mlx_sampling.mlx_lm
+    from mlx_sampling.cli import main
+
+    mlx_sampling.mlx_lm.load = lambda *_, **__: (tiny_llama(), Text(piece="\u00e9\U0001f600"))
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+def run_fake(*arguments, shell='exec "$@"', **environment):
+    """Runs `FAKE` in a shell, which may redirect it."""
+    tests = os.path.dirname(os.path.dirname(__file__))
+    path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        ["sh", "-c", shell, "sh", sys.executable, "-c", textwrap.dedent(FAKE), *arguments],
+        capture_output=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "", **environment},
+    )
+
+
+GENERATE = ("generate", "?", "--max-tokens", "3")
+
+
+@pytest.mark.parametrize("arguments", [GENERATE, (*GENERATE, "--json")])
+@pytest.mark.parametrize(
+    ("shell", "status", "message"),
+    [
+        (
+            'exec "$@" >&-',
+            1,
+            b"mlx-sampling: [stdout] Expected an open standard output, got a closed one.\n",
+        ),
+        ('exec "$@" >/dev/full', 1, b"mlx-sampling: [Errno 28] No space left on device\n"),
+        ('{ "$@"; echo $? >&2; } | true', 0, b"141\n"),
+        ('exec "$@" 2>&-', 0, b""),
+    ],
+)
+def test_output_that_nobody_can_read(arguments, shell, status, message):
+    if "/dev/full" in shell and not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    done = run_fake(*arguments, shell=shell)
+    assert (done.returncode, done.stderr) == (status, message)
+
+
+def test_help_that_nobody_reads():
+    done = run_fake("--help", shell='{ "$@"; echo $? >&2; } | true')
+    assert done.stderr == b"141\n"
+
+
+def test_characters_that_stdout_lacks():
+    done = run_fake(*GENERATE, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(rb"\xe9\U0001f600" * 3 + b"\n[3 tokens, ")
+    done = run_fake(*GENERATE, "--json", PYTHONIOENCODING="ascii")
+    assert json.loads(done.stdout.decode("ascii"))["text"] == "\u00e9\U0001f600" * 3
+    done = run_fake(*GENERATE, "--json", PYTHONIOENCODING="utf-8")
+    assert "\u00e9\U0001f600" * 3 in done.stdout.decode("utf-8")
+
+
+@pytest.mark.parametrize("script", [False, True])
+@pytest.mark.parametrize("module", ["mlx_sampling.ops", "mlx_sampling.cli.generate", "mlx_lm"])
+def test_ctrl_c_while_importing(tmp_path, module, script):
+    (tmp_path / "sitecustomize.py").write_text(
+        textwrap.dedent(f"""
+            import os, signal, sys
+
+            class Interrupt:
+                def find_spec(self, name, path=None, target=None):
+                    if name == {module!r}:
+                        os.kill(os.getpid(), signal.SIGINT)
+
+            sys.meta_path.insert(0, Interrupt())
+        """)
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    start = command("generate", QUESTION)
+    if script:  # As pip installs it.
+        program = tmp_path / "mlx-sampling"
+        program.write_text("import sys; from mlx_sampling.cli import main; sys.exit(main())")
+        start[1:3] = [str(program)]
+    done = subprocess.run(
+        start, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 130
+    assert done.stderr in ("", "interrupted\n")
+
+
+def test_a_library_leaves_ctrl_c_alone():
+    script = "import signal, mlx_sampling; raise signal.raise_signal(signal.SIGINT)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.endswith("KeyboardInterrupt\n")
 
 
 def test_bench_kernels():

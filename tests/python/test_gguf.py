@@ -3,6 +3,8 @@
 import contextlib
 import os
 import struct
+import subprocess
+import sys
 
 import mlx.core as mx
 import numpy as np
@@ -18,6 +20,7 @@ except FileNotFoundError as missing:
 
 from mlx_sampling.mlx_lm import loading
 
+NAN, INF = float("nan"), float("inf")
 F32, F16, Q4_0, Q4_1, Q6_K, Q8_0 = 0, 1, 2, 3, 14, 8
 
 # Regenerate with:
@@ -110,6 +113,11 @@ def string(text):
 
 
 def value(item):
+    if isinstance(item, bytes):  # A type and a value, as they are in the file.
+        return item
+    if isinstance(item, list):
+        items = [value(each) for each in item]
+        return struct.pack("<I4sQ", 9, items[0][:4], len(items)) + b"".join(i[4:] for i in items)
     if isinstance(item, str):
         return struct.pack("<I", 8) + string(item)
     if isinstance(item, float):
@@ -234,6 +242,9 @@ class TestTokenizer:
                 49152,
                 'Expected "tokenizer.ggml.eos_token_id" in [0, 49152), got 49152.',
             ),
+            ("tokens", [1], 'Expected a list of str "tokenizer.ggml.tokens".'),
+            ("tokens", [], 'Expected a list of str "tokenizer.ggml.tokens".'),
+            ("add_eos_token", 0, 'Expected "tokenizer.ggml.add_eos_token" false, got 0.'),
         ],
     )
     def test_refuses_other_tokenizers(self, file, monkeypatch, key, item, message):
@@ -241,6 +252,41 @@ class TestTokenizer:
         with pytest.raises(ValueError) as caught:
             load_tokenizer(file)
         assert str(caught.value) == f"[gguf] {message}"
+
+    @pytest.mark.parametrize(
+        ("template", "message"),
+        [
+            (5, r'Expected a str "tokenizer\.chat_template", got 5\.'),
+            ("{% if %}", r"Expected a Jinja template .*, got TemplateSyntaxError: .*\."),
+            ("{{ messages", r"Expected a Jinja template .*, got TemplateSyntaxError: .*\."),
+            ("{{ 1 | nothing }}", r"Expected a Jinja template .*: No filter named 'nothing'\."),
+            (
+                "{% for a in b %}" * 30 + "{% endfor %}" * 30,
+                r"Expected a Jinja template .*, got SyntaxError: too many statically nested .*",
+            ),
+        ],
+    )
+    def test_refuses_templates(self, file, monkeypatch, template, message):
+        monkeypatch.setitem(file.metadata, "tokenizer.chat_template", template)
+        with pytest.raises(ValueError, match=rf"^\[gguf\] {message}$"):
+            load_tokenizer(file)
+
+    @pytest.mark.parametrize(
+        ("template", "text"),
+        [
+            ("{% for m in messages %}{{ m.role }}{% break %}{% endfor %}", "user"),
+            ("{% generation %}{{ messages[0].content | tojson }}{% endgeneration %}", '"Hi"'),
+            ("{% if messages %}a{% else %}{{ raise_exception('no') }}{% endif %}", "a"),
+        ],
+    )
+    def test_takes_what_transformers_takes(self, file, monkeypatch, template, text):
+        monkeypatch.setitem(file.metadata, "tokenizer.chat_template", template)
+        messages = [{"role": "user", "content": "Hi"}]
+        assert load_tokenizer(file).apply_chat_template(messages, tokenize=False) == text
+
+    def test_an_empty_template_is_none(self, file, monkeypatch):
+        monkeypatch.setitem(file.metadata, "tokenizer.chat_template", "")
+        assert load_tokenizer(file).chat_template is None
 
 
 class TestRead:
@@ -307,6 +353,14 @@ class TestRead:
         monkeypatch.setattr(os, "access", lambda path, mode: False)
         assert len(read_gguf(write(tmp_path)).weights) == 11
 
+    def test_a_name_that_is_not_utf8(self, tmp_path):
+        folder = tmp_path / "\udcff"
+        try:
+            folder.mkdir()
+        except OSError:
+            pytest.skip("the file system takes names in UTF-8 only")
+        assert len(read_gguf(write(folder)).weights) == 11
+
     def test_missing_package(self, monkeypatch):
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(FileNotFoundError) as caught:
@@ -325,6 +379,19 @@ class TestRead:
     def test_directory(self, tmp_path):
         with pytest.raises(IsADirectoryError, match=r"^\[gguf\] Expected a file, got the dir"):
             read_gguf(tmp_path)
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+    def test_other_kinds_of_file(self, tmp_path):
+        # A FIFO without a writer must not be waited for: a process of its own can be stopped.
+        fifo = tmp_path / "model.gguf"
+        os.mkfifo(fifo)
+        script = "import sys; from mlx_sampling.gguf import read_gguf; read_gguf(sys.argv[1])"
+        for path in (fifo, os.devnull):
+            done = subprocess.run(
+                [sys.executable, "-c", script, path], capture_output=True, text=True, timeout=60
+            )
+            message = f"ValueError: [gguf] Expected a regular file, got {path}.\n"
+            assert done.stderr.endswith(message)
 
     @pytest.mark.parametrize("start", [b"", b"GG", b"PK\x03\x04 and more", b"ggml"])
     def test_wrong_magic(self, tmp_path, start):
@@ -389,16 +456,89 @@ class TestRead:
                 'Expected "llama.rope.scaling.type" "none", got "yarn".',
             ),
             ({"general__alignment": 64}, "Expected alignment 32, got 64."),
+            ({"general__alignment": 32.0}, "Expected alignment 32, got 32.0."),
             (
                 {"llama__vocab_size": 41},
                 'Expected shape (41, 32) for "token_embd.weight", got (40, 32).',
             ),
+            *[
+                (
+                    {f"llama.{key}": number},
+                    f'Expected a positive float for "llama.{key}", got {number}.',
+                )
+                for key in ("rope.freq_base", "attention.layer_norm_rms_epsilon")
+                for number in (NAN, INF, -INF)
+            ],
+            (
+                {"llama__attention__head_count_kv": 3},
+                'Expected "llama.attention.head_count_kv" to divide 2, the number of heads, got 3.',
+            ),
+            (
+                {"llama__attention__key_length": 15},
+                "Expected an even width of a head, got 15.",
+            ),
+            (
+                {"tokenizer__ggml__tokens": [f"t{i}" for i in range(41)]},
+                'Expected at most 40 "tokenizer.ggml.tokens", the rows of the embeddings, got 41.',
+            ),
+            *[
+                (
+                    {f"tokenizer.ggml.{key}": item},
+                    f'Expected a list of {kind} "tokenizer.ggml.{key}".',
+                )
+                for key, kind in (("tokens", "str"), ("merges", "str"), ("token_type", "int"))
+                for item in (5, 0, 1.5, "x", [1.5])
+            ],
+            (
+                {"tokenizer__chat_template": 5},
+                'Expected a str "tokenizer.chat_template", got 5.',
+            ),
+            (
+                {"tokenizer__chat_template": ["a", "b"]},
+                'Expected a str "tokenizer.chat_template", got a list of 2.',
+            ),
+            *[
+                (
+                    {"x__scale": item},
+                    'The key "x.scale" is of type FLOAT64, which MLX cannot load: '
+                    "write it as FLOAT32.",
+                )
+                for item in (struct.pack("<Id", 12, 1.5), struct.pack("<IIQ2d", 9, 12, 2, 0, 1))
+            ],
         ],
     )
     def test_refuses_metadata(self, tmp_path, changes, message):
         with pytest.raises(ValueError) as caught:
             read_gguf(write(tmp_path, tiny_metadata(**changes)))
         assert str(caught.value) == f"[gguf] {message}"
+
+    def test_other_metadata_is_kept(self, tmp_path):
+        # Each type that is not refused passes through MLX, alone and in an array.
+        scalars = {kind: struct.pack(f"<I{code}", kind, 1) for kind, code in enumerate("BbHhIif?")}
+        scalars |= {10: struct.pack("<IQ", 10, 1), 11: struct.pack("<Iq", 11, 1)}
+        more = {f"x.{kind}": item for kind, item in scalars.items()}
+        for kind, item in scalars.items():
+            more[f"y.{kind}"] = struct.pack("<IIQ", 9, kind, 2) + 2 * item[4:]
+        more["tokenizer.ggml.tokens"] = ["a", "b"]  # Fewer than the rows: the others are padding.
+        file = read_gguf(write(tmp_path, tiny_metadata() | more))
+        assert all(file.metadata[f"x.{kind}"] == 1 for kind in scalars)
+        assert all(file.metadata[f"y.{kind}"] == [1, 1] for kind in scalars)
+        assert file.config["vocab_size"] == 40
+
+    def test_refuses_offsets_off_the_alignment(self, tmp_path):
+        path = write(tmp_path)
+        data = bytearray(path.read_bytes())
+        name = b"blk.0.attn_k.weight"
+        at = data.index(name) + len(name) + 4 + 2 * 8 + 4  # Behind the rank, the shape, the type.
+        offset = struct.unpack_from("<Q", data, at)[0]
+        struct.pack_into("<Q", data, at, offset - 4)
+        path.write_bytes(data)
+        with pytest.raises(ValueError) as caught:
+            read_gguf(path)
+        assert str(caught.value) == (
+            '[gguf] Expected an offset of a multiple of 32 for "blk.0.attn_k.weight", '
+            f"got {offset - 4}."
+        )
 
     @pytest.mark.parametrize(
         ("changes", "message"),

@@ -91,6 +91,72 @@ def test_the_end_of_a_run_is_checked(tiny_model, count):
     assert len(tokens) <= count
 
 
+def feed(sampler, good, bad=0):
+    """Calls the sampler with `good` good rows, then `bad` bad ones."""
+    for value in [0.0] * good + [NAN] * bad:
+        mx.eval(sampler(mx.array([[value, 1.0]])))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("end", ["close", "discard", "with", "error in with", "bad row"])
+def test_each_run_counts_its_own_steps(end, strict):
+    sampler = make_sampler(strict=strict)
+    if end == "with":
+        with sampler:
+            feed(sampler, 10)
+    elif end == "error in with":
+        with pytest.raises(KeyError), sampler:
+            feed(sampler, 10)
+            raise KeyError("mine")
+    elif end == "bad row":
+        with pytest.raises(NonfiniteLogitsError, match="at step 10"):
+            feed(sampler, 10, bad=3)
+    else:
+        feed(sampler, 10)
+        getattr(sampler, end)()
+    with pytest.raises(NonfiniteLogitsError, match=r"at step 3, got .*: 3 tokens"), sampler:
+        feed(sampler, 3, bad=1)
+    with sampler:
+        feed(sampler, 2)
+
+
+def test_a_run_that_was_not_closed_raises_before_the_next_one():
+    sampler = make_sampler()
+    feed(sampler, 2, bad=1)
+    entered = False
+    with pytest.raises(NonfiniteLogitsError, match="at step 2"), sampler:
+        entered = True
+    assert not entered
+    with sampler:
+        feed(sampler, 2)
+
+
+@pytest.mark.parametrize("temp", [0, 1])
+@pytest.mark.parametrize("shape", [(), (5,), (1, 1, 5)])
+def test_other_shapes(temp, shape):
+    sampler = make_sampler(temp=temp)
+    with pytest.raises(ValueError) as caught:
+        sampler(mx.zeros(shape))
+    assert str(caught.value) == f"[sampler] Expected logprobs [B, V], got shape {shape}."
+    with pytest.raises(
+        TypeError, match=r"^\[sampler\] Expected logprobs as an mx.array, got list\.$"
+    ):
+        sampler([[0.0, 1.0]])
+    assert sampler(mx.zeros((1, 1))).tolist() == [0]
+    sampler.close()
+
+
+def test_nothing_eligible_is_an_error_of_the_call():
+    # What make_sampler's docstring says is raised, by a drawing sampler too.
+    for row in ([0.0, 1.0], [0.0, -INF]):
+        with pytest.raises(NonfiniteLogitsError, match="at step 0"):
+            make_sampler(excluded=[0, 1], strict=True)(mx.array([row]))
+        with pytest.raises(NonfiniteLogitsError, match=r"^\[chain\] Expected a candidate"):
+            make_sampler(temp=1, excluded=[0, 1])(mx.array([row]))
+    with pytest.raises(NonfiniteLogitsError):
+        make_sampler(temp=1)(mx.array([[-INF, -INF]]))
+
+
 def test_an_error_inside_the_block_is_not_hidden():
     with pytest.raises(KeyError), make_sampler() as sampler:
         sampler(mx.array([[NAN, 1.0]]))

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+import mlx.core as mx
+
+from mlx_sampling.decode import PREFILL_STEP, vocab_size_of
 from mlx_sampling.greedy import greedy_stream
 from mlx_sampling.params import SamplingParams
 from mlx_sampling.routes import RouteDecision, choose_route
 from mlx_sampling.sampled import sample_stream
 from mlx_sampling.sampler import Sampler
+
+# Ctrl-C waits for the forward pass that runs: on a CPU, one of the usual size takes up to a minute, and the
+# prefill as a whole is no slower in small ones.
+_CPU_PREFILL_STEP = 128
 
 
 def add_parser(commands: Any) -> None:
@@ -33,7 +41,9 @@ def add_parser(commands: Any) -> None:
         "--temp", type=float, default=0.0, help="temperature, >= 0 (default: 0, greedy)"
     )
     parser.add_argument(
-        "--seed", type=int, help="seed of the draw (default: a fresh one, reported)"
+        "--seed",
+        type=int,
+        help="seed of the draw, for --temp > 0 only (default: a fresh one, reported)",
     )
     parser.add_argument("--max-tokens", type=int, default=256, help="most tokens to answer with")
     parser.add_argument("--ignore-eos", action="store_true", help="never end the answer by itself")
@@ -54,7 +64,8 @@ class _Answer:
     @property
     def tokens_per_second(self) -> float:
         """Of the tokens after the first, whose time is the prompt's."""
-        return (len(self.tokens) - 1) / self.decode_seconds if self.decode_seconds > 0 else 0.0
+        timed = len(self.tokens) - 1
+        return timed / self.decode_seconds if timed > 0 and self.decode_seconds > 0 else 0.0
 
 
 class _Progress:
@@ -73,27 +84,22 @@ class _Progress:
 def run(args: argparse.Namespace) -> int:
     params = SamplingParams(temperature=args.temp, seed=args.seed)
     decision = choose_route(temperature=params.temperature, ignore_eos=args.ignore_eos)
+    if decision.greedy and params.seed is not None:
+        raise ValueError(
+            f"[seed] Expected no seed at temperature 0, got {params.seed}: "
+            "a greedy answer draws nothing."
+        )
     if args.max_tokens < 1:
         raise ValueError(f"[max_tokens] Expected an int >= 1, got {args.max_tokens}.")
-    try:
-        from mlx_sampling.mlx_lm import load
-    except ImportError as error:
-        raise ImportError(
-            f'generate runs mlx-lm models, and {error}; mend it with: pip install "mlx-sampling[mlx-lm]"'
-        ) from error
-    try:
-        started = perf_counter()
-        model, tokenizer = load(args.model, progress=_Progress(sys.stderr.isatty()))
-        load_seconds = perf_counter() - started
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    ids = _prompt_ids(tokenizer, args.prompt)
+    prompt = _text(args.prompt)
+    started = perf_counter()
+    model, tokenizer = _load(args.model)
+    load_seconds = perf_counter() - started
+    ids = _prompt_ids(tokenizer, prompt)
     stream, sampler = _stream(model, tokenizer, ids, args, params, decision)
     answer = _answer(stream, tokenizer, show=not args.json)
     seed = None if sampler is None else sampler.seed
-    row = None if sampler is None else sampler.row
-    readback = decision.readback_bytes(0 if row is None else row.size)
+    readback = _readback_bytes(model, sampler, decision)
     if args.json:
         report = {
             "prompt_tokens": len(ids),
@@ -111,24 +117,90 @@ def run(args: argparse.Namespace) -> int:
                 "tokens_per_second": answer.tokens_per_second,
             },
         }
-        print(json.dumps(report, ensure_ascii=False))
+        print(_json_line(report))
     else:
         seeded = "" if seed is None else f", seed {seed}"
         print(
             f"\n[{len(answer.tokens)} tokens, {answer.tokens_per_second:.1f} tokens/s, "
             f"{answer.finish_reason}; route {decision.route}: {decision.reason}; "
-            f"{readback} bytes read back per token{seeded}]"
+            f"{'unknown' if readback is None else readback} bytes read back per token{seeded}]"
         )
     return 130 if answer.finish_reason == "interrupted" else 0
+
+
+def _text(prompt: str) -> str:
+    """The prompt as text, whatever the locale made of its bytes.
+
+    Raises:
+        ValueError: They are not UTF-8.
+    """
+    try:
+        prompt.encode("utf-8")
+        return prompt
+    except UnicodeEncodeError:
+        pass
+    try:
+        return os.fsencode(prompt).decode("utf-8")
+    except UnicodeError:
+        raise ValueError("[prompt] Expected text in UTF-8, got bytes that are not.") from None
+
+
+def _load(name: str | None) -> tuple[Any, Any]:
+    """The model and its tokenizer.
+
+    Raises:
+        ImportError: mlx-lm is missing.
+        ValueError: The model does not load; the message names it and the cause, in one line.
+    """
+    try:
+        from mlx_sampling.mlx_lm import load
+    except ImportError as error:
+        raise ImportError(
+            f'generate runs mlx-lm models, and {error}; mend it with: pip install "mlx-sampling[mlx-lm]"'
+        ) from error
+    try:
+        return load(name, progress=_Progress(sys.stderr is not None and sys.stderr.isatty()))
+    except Exception as error:  # A damaged file makes the loaders raise errors of any kind.
+        model = "the packaged model" if name is None else name
+        raise ValueError(f"[model] Expected {model} to load, got {_cause(error)}") from error
+
+
+def _cause(error: Exception) -> str:
+    """An error in one line, with its type where the message has no tag."""
+    message = " ".join(str(error).split())
+    return message if message.startswith("[") else f"{type(error).__name__}: {message}"
+
+
+def _readback_bytes(model: Any, sampler: Sampler | None, decision: RouteDecision) -> int | None:
+    """Bytes read back per token; None on route A if no row came and the model does not tell its width."""
+    row = None if sampler is None else sampler.row
+    width = vocab_size_of(model) if row is None else row.size
+    if decision.route == "A" and width is None:
+        return None
+    return decision.readback_bytes(width or 0)
+
+
+def _json_line(report: dict[str, Any]) -> str:
+    """JSON for stdout: characters that its encoding lacks are escaped."""
+    line = json.dumps(report, ensure_ascii=False)
+    try:
+        line.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return json.dumps(report)
+    return line
 
 
 def _prompt_ids(tokenizer: Any, prompt: str) -> list[int]:
     if getattr(tokenizer, "chat_template", None) is None:
         return list(tokenizer.encode(prompt))
     messages = [{"role": "user", "content": prompt}]
-    return list(
-        tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    )
+    try:
+        ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    except Exception as error:  # A template is a program of the model's: it may fail in any way.
+        raise ValueError(
+            f"[chat_template] Expected the model's template to take a prompt, got {_cause(error)}"
+        ) from error
+    return list(ids)
 
 
 def _stream(
@@ -141,14 +213,28 @@ def _stream(
 ) -> tuple[Generator[int, None, None], Sampler | None]:
     """The token stream of the route, and route A's sampler."""
     eos = sorted(tokenizer.eos_token_ids)
+    on_cpu = mx.default_device().type == mx.DeviceType.cpu
+    step = _CPU_PREFILL_STEP if on_cpu else PREFILL_STEP
     excluded, stop = (eos, []) if args.ignore_eos else ([], eos)
     if decision.route == "B":
         stream = greedy_stream(
-            model, ids, max_tokens=args.max_tokens, stop_tokens=stop, excluded=excluded
+            model,
+            ids,
+            max_tokens=args.max_tokens,
+            stop_tokens=stop,
+            excluded=excluded,
+            prefill_step_size=step,
         )
         return stream, None
     sampler = Sampler(params, excluded=excluded)
-    stream = sample_stream(model, ids, sampler, max_tokens=args.max_tokens, stop_tokens=stop)
+    stream = sample_stream(
+        model,
+        ids,
+        sampler,
+        max_tokens=args.max_tokens,
+        stop_tokens=stop,
+        prefill_step_size=step,
+    )
     return stream, sampler
 
 
@@ -157,10 +243,11 @@ def _answer(stream: Generator[int, None, None], tokenizer: Any, show: bool) -> _
     answer = _Answer()
     detokenizer = tokenizer.detokenizer
     eos = set(tokenizer.eos_token_ids)
-    started = first = perf_counter()
+    started = perf_counter()
+    first = None
     try:
         for token in stream:
-            if not answer.tokens:
+            if first is None:
                 first = perf_counter()
             answer.tokens.append(token)
             if token in eos:
@@ -175,6 +262,8 @@ def _answer(stream: Generator[int, None, None], tokenizer: Any, show: bool) -> _
     ended = perf_counter()
     detokenizer.finalize()
     _write(detokenizer.last_segment, answer, show)
+    if first is None:  # Interrupted before the first token: all of the time was the prompt's.
+        first = ended
     answer.prompt_seconds = first - started
     answer.decode_seconds = ended - first
     return answer

@@ -23,7 +23,10 @@ __all__ = ["GreedySampler", "LmSampler", "SeededSampler", "make_sampler"]
 
 
 class LmSampler:
-    """What `make_sampler` gives: mlx-lm's sampler callable, and a context manager that ends the run."""
+    """What `make_sampler` gives: mlx-lm's sampler callable, and a context manager that ends the run.
+
+    Entering a `with` block ends what was not closed before it, so a bad token of that run raises there.
+    """
 
     def __call__(self, logprobs: mx.array) -> mx.array:
         """Picks from logprobs `[B, V]`; returns uint32 `[B]`."""
@@ -36,6 +39,7 @@ class LmSampler:
         """Ends a run that has failed already: raises nothing."""
 
     def __enter__(self) -> Self:
+        self.close()
         return self
 
     def __exit__(
@@ -67,11 +71,15 @@ def make_sampler(
     `close()` or at the end of a `with` block: use one of them. -inf counts as a mask (mlx-lm's logits
     processors put it), NaN and +inf do not.
 
+    One sampler serves one run at a time (a request, or for greedy ones a batch). A run ends with `close()`,
+    the end of the `with` block or a `NonfiniteLogitsError`; the next call begins another, at step 0.
+
     Exactness holds for what mlx-lm hands over: `logits - logsumexp(logits)` in the model's dtype. That is
     the order of the logits for float32 models; half precision merges neighbours.
 
     With `temp > 0` each call brings the row to the host and draws from this sampler's own seeded stream:
-    never late, and for one request only.
+    never late, and for one request only. It takes one row per call, so it cannot serve mlx-lm's speculative
+    decoding, which verifies several rows at once; a greedy one can, and its steps then count calls.
 
     Args:
         temp: Finite, >= 0; 0 is greedy. Default: 0 (mlx-lm's).
@@ -82,9 +90,15 @@ def make_sampler(
 
     Returns:
         A callable: logprobs `[B, V]` float32, float16 or bfloat16 to uint32 `[B]` (B = 1 if `temp > 0`).
+        It raises `TypeError` for what is no array and `ValueError` for another shape or dtype, or an
+        excluded id outside [0, V). Where nothing may be picked (each finite logit is excluded), a greedy
+        one raises `NonfiniteLogitsError` as above; a drawing one raises, in the same call, a `ValueError`
+        of its chain (`[dist]`), which does not name the step, and for a row that is -inf throughout
+        `NonfiniteLogitsError`.
 
     Raises:
-        ValueError: A temperature or seed out of range.
+        TypeError: A temperature, seed or excluded id of the wrong type.
+        ValueError: One out of range.
 
     Example:
         >>> with make_sampler() as sampler:
@@ -97,10 +111,20 @@ def make_sampler(
     return SeededSampler(Sampler(params, neg_inf="masked", excluded=excluded))
 
 
+def _check_matrix(logprobs: mx.array) -> None:
+    if not isinstance(logprobs, mx.array):
+        raise TypeError(
+            f"[sampler] Expected logprobs as an mx.array, got {type(logprobs).__name__}."
+        )
+    if logprobs.ndim != 2:
+        raise ValueError(f"[sampler] Expected logprobs [B, V], got shape {logprobs.shape}.")
+
+
 class GreedySampler(LmSampler):
     """The greedy sampler of `make_sampler`: lazy, and checked a call or two later.
 
-    One object may serve one request or a whole batch; an error then ends the batch.
+    One object serves one run at a time, a request or a whole batch; an error then ends the batch. A call
+    after `close()`, `discard()` or an error begins a new run: its steps count from 0.
     """
 
     def __init__(self, excluded: Iterable[int] = (), strict: bool = False):
@@ -110,7 +134,13 @@ class GreedySampler(LmSampler):
         self._unchecked: deque[tuple[int, mx.array]] = deque()
 
     def __call__(self, logprobs: mx.array) -> mx.array:
-        """Picks from logprobs `[B, V]`; returns uint32 `[B]`, each below V."""
+        """Picks from logprobs `[B, V]`; returns uint32 `[B]`, each below V.
+
+        Raises:
+            NonfiniteLogitsError: A row of an earlier call of this run (of this one if strict) was bad.
+            TypeError, ValueError: `logprobs` is no such array; nothing is counted.
+        """
+        _check_matrix(logprobs)
         winners = greedy_argmax(logprobs, excluded=self._excluded, neg_inf="masked")
         self._check(wait_beyond=1)
         self._unchecked.append((self._calls, winners))
@@ -127,18 +157,20 @@ class GreedySampler(LmSampler):
                 return
             self._unchecked.popleft()
             if NO_TOKEN in winners.tolist():  # type: ignore[operator]
-                self._unchecked.clear()
+                self.discard()
                 raise NonfiniteLogitsError(
                     f"[sampler] Expected finite logits with an eligible token at step {step}, got "
                     f"NaN, +inf or none: {step} tokens before it are good."
                 )
 
     def close(self) -> None:
-        """Checks the tokens that no later call has checked, and raises for a bad one."""
+        """Ends the run: checks the tokens that no later call has checked, and raises for a bad one."""
         self._check(wait_beyond=0)
+        self.discard()
 
     def discard(self) -> None:
         self._unchecked.clear()
+        self._calls = 0
 
     def __del__(self) -> None:
         for _, winners in getattr(self, "_unchecked", ()):
@@ -165,7 +197,8 @@ class SeededSampler(LmSampler):
 
     def __call__(self, logprobs: mx.array) -> mx.array:
         """Draws from logprobs `[1, V]`; returns uint32 `[1]`."""
-        if logprobs.ndim != 2 or logprobs.shape[0] != 1:
+        _check_matrix(logprobs)
+        if logprobs.shape[0] != 1:
             raise ValueError(
                 f"[sampler] Expected logprobs [1, V] of one request, got shape {logprobs.shape}: "
                 "give each request of a batch a sampler of its own."
