@@ -55,9 +55,11 @@ std::vector<StepResult> step_batch(std::span<const Request> requests,
       }
     }
   };
+  const size_t wanted = std::min(threads, requests.size());
   std::vector<std::thread> helpers;
+  helpers.reserve(wanted);
   try {
-    while (helpers.size() + 1 < std::min(threads, requests.size())) helpers.emplace_back(work);
+    while (helpers.size() + 1 < wanted) helpers.emplace_back(work);
   } catch (const std::system_error&) {
     // The threads there are do the work.
   }

@@ -71,7 +71,9 @@ def sample_batch(
     chains = [sampler._chain for sampler in requests]
     states = [sampler._state for sampler in requests]
     results: list[int | Exception] = []
-    for sampler, found in zip(requests, step_batch(chains, states, rows, count), strict=True):
+    for sampler, found in zip(
+        requests, step_batch(chains, states, rows, min(count, len(states))), strict=True
+    ):
         if isinstance(found, Exception):
             results.append(found)
         else:
