@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/samplers/greedy.h"
 
 namespace mlx_sampling {
 namespace {
@@ -33,7 +32,7 @@ std::vector<TokenLogprob> logits_of(const Chain& chain, const RequestState& stat
         "[logprobs] Expected a step that gave a token: the last one failed, and left no processed "
         "probabilities.");
   }
-  if (dynamic_cast<const Greedy*>(chain.stages().back().get()) != nullptr) {
+  if (chain.stages().back()->name() == "greedy") {
     tokens.push_back({candidates.data[candidates.selected].id, 0});
     return tokens;
   }
