@@ -318,40 +318,6 @@ def test_characters_that_stdout_lacks():
     assert "\u00e9\U0001f600" * 3 in done.stdout.decode("utf-8")
 
 
-@pytest.mark.parametrize("script", [False, True])
-@pytest.mark.parametrize("module", ["mlx_sampling.ops", "mlx_sampling.cli.generate", "mlx_lm"])
-def test_ctrl_c_while_importing(tmp_path, module, script):
-    (tmp_path / "sitecustomize.py").write_text(
-        textwrap.dedent(f"""
-            import os, signal, sys
-
-            class Interrupt:
-                def find_spec(self, name, path=None, target=None):
-                    if name == {module!r}:
-                        os.kill(os.getpid(), signal.SIGINT)
-
-            sys.meta_path.insert(0, Interrupt())
-        """)
-    )
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    start = command("generate", QUESTION)
-    if script:  # As pip installs it.
-        program = tmp_path / "mlx-sampling"
-        program.write_text("import sys; from mlx_sampling.cli import main; sys.exit(main())")
-        start[1:3] = [str(program)]
-    done = subprocess.run(
-        start, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 130
-    assert done.stderr in ("", "interrupted\n")
-
-
-def test_a_library_leaves_ctrl_c_alone():
-    script = "import signal, mlx_sampling; raise signal.raise_signal(signal.SIGINT)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stderr.endswith("KeyboardInterrupt\n")
-
-
 def test_bench_kernels():
     done = run("bench", "kernels", "--vocab", "1000", "--rows", "1", "2", "--rounds", "1", "--json")
     assert done.returncode == 0, done.stderr

@@ -8,8 +8,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from mlx_sampling import _interrupt
-
 _INTERRUPTED = 130
 _READER_GONE = 141  # What a shell reports for a program that SIGPIPE ended.
 
@@ -22,7 +20,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     message = None
     try:
-        _interrupt.raise_again()
         status = _run(argv)
     except KeyboardInterrupt:
         status, message = _INTERRUPTED, "interrupted"
