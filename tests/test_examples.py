@@ -31,8 +31,11 @@ def test_docstring_examples():
         mlx_sampling.greedy_argmax,
         mlx_sampling.Mt19937,
         mlx_sampling.Sampler,
+        mlx_sampling.Sampler.restore,
         mlx_sampling.SamplingParams,
+        mlx_sampling.sample_batch,
         routes.choose_route,
+        routes.route_for,
     ):
         parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
         names = {name: getattr(mlx_sampling, name) for name in mlx_sampling.__all__}

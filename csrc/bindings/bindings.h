@@ -8,6 +8,7 @@ namespace mlx_sampling {
 void bind_ops(nanobind::module_& m);
 void bind_rng(nanobind::module_& m);
 void bind_sampler(nanobind::module_& m);
+void bind_request(nanobind::module_& m);
 void bind_history(nanobind::module_& m);
 
 }  // namespace mlx_sampling

@@ -8,4 +8,5 @@ NB_MODULE(_ext, m) {
   mlx_sampling::bind_rng(m);
   mlx_sampling::bind_sampler(m);
   mlx_sampling::bind_history(m);
+  mlx_sampling::bind_request(m);
 }

@@ -22,6 +22,14 @@ void expect_no_repeats(const Stages& stages) {
   }
 }
 
+bool is_masked(const Candidate& candidate) {
+  return candidate.logit == -std::numeric_limits<float>::infinity();
+}
+
+[[noreturn]] void refuse_candidates() {
+  throw NonfiniteLogits("[chain] Expected a candidate to pick, but the stages left none.");
+}
+
 }  // namespace
 
 Chain::Chain(Stages stages) : stages_(std::move(stages)) {
@@ -48,25 +56,33 @@ uint32_t Chain::sample(RequestState& state) const {
   const Streams streams = state.streams;
   const auto mu = state.mirostat_mu;
   const auto average = state.adaptive_average;
-  try {
-    return run(state);
-  } catch (...) {
+  const auto put_back = [&] {
     state.streams = streams;
     state.mirostat_mu = mu;
     state.adaptive_average = average;
+    state.candidates.selected = -1;
+  };
+  try {
+    return run(state);
+  } catch (const std::invalid_argument&) {
+    put_back();
+    // A stage that meets nothing but masks says what it misses itself: a softmax, a weight.
+    auto& data = state.candidates.data;
+    if (data.empty() || !std::all_of(data.begin(), data.end(), is_masked)) throw;
+    data.clear();  // so that a later error is not taken for this one
+    refuse_candidates();
+  } catch (...) {
+    put_back();
     throw;
   }
 }
 
-void Chain::accept(RequestState& state, uint32_t token) const {
-  const size_t end = state.width() != 0 ? state.width() : max_row_width;
-  if (token >= end) {
-    std::ostringstream error;
-    error << "[accept] Expected a token id in [0, " << end << "), got " << token << ".";
-    throw std::invalid_argument(error.str());
+void Chain::accept(RequestState& state, std::span<const uint32_t> tokens) const {
+  for (const uint32_t token : tokens) state.expect_token("accept", token);
+  for (const uint32_t token : tokens) {
+    state.history.accept(token);
+    for (const auto& stage : stages_) stage->accept(token, state);
   }
-  state.history.accept(token);
-  for (const auto& stage : stages_) stage->accept(token, state);
 }
 
 uint32_t Chain::run(RequestState& state) const {
@@ -79,7 +95,7 @@ uint32_t Chain::run(RequestState& state) const {
   // False for NaN too. A stage that picks a mask must not get it past here.
   if (selected < 0 || selected >= count ||
       !(candidates.data[selected].logit > -std::numeric_limits<float>::infinity())) {
-    throw std::invalid_argument("[chain] Expected a candidate to pick, but the stages left none.");
+    refuse_candidates();
   }
   return candidates.data[selected].id;
 }

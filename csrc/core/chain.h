@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/request_state.h"
@@ -18,14 +19,14 @@ class Chain {
   explicit Chain(std::vector<std::shared_ptr<const Sampler>> stages);
 
   // A token from the state's retained row, which stays as it is. Throws std::logic_error where
-  // there is no row, std::invalid_argument where the stages leave no token to pick; streams,
-  // mu and averages are then as before.
+  // there is no row, NonfiniteLogits where the stages leave no token to pick, std::invalid_argument
+  // where logits overflow on the way; streams, mu and averages are then as before.
   uint32_t sample(RequestState& state) const;
 
-  // Adds a token to the request's history, prompt tokens included, and tells every stage. Throws
-  // std::invalid_argument for an id outside the state's rows, or, before the first row, for one
-  // that no row can have; the state is then as before.
-  void accept(RequestState& state, uint32_t token) const;
+  // Adds tokens to the request's history, prompt tokens included, and tells every stage of each.
+  // Throws std::invalid_argument for an id outside the state's rows, or, before the first row, for
+  // one that no row can have; the state is then as before.
+  void accept(RequestState& state, std::span<const uint32_t> tokens) const;
 
   const std::vector<std::shared_ptr<const Sampler>>& stages() const { return stages_; }
 

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/bytes.h"
+
 namespace mlx_sampling {
 namespace {
 
@@ -20,27 +22,6 @@ constexpr uint32_t version = 1;
 constexpr size_t version_at = magic.size();
 constexpr size_t position_at = version_at + 4;
 constexpr size_t words_at = position_at + 8;
-
-uint32_t crc32(std::span<const uint8_t> bytes) {
-  uint32_t crc = ~0u;
-  for (uint8_t byte : bytes) {
-    crc ^= byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xEDB88320u : 0u);
-  }
-  return ~crc;
-}
-
-template <typename T>
-void put(std::vector<uint8_t>& bytes, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<uint8_t>(value >> (8 * i)));
-}
-
-template <typename T>
-T get(std::span<const uint8_t> bytes, size_t at) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(bytes[at + i]) << (8 * i);
-  return value;
-}
 
 [[noreturn]] void refuse(const std::string& reason) {
   throw std::invalid_argument("[Mt19937.restore] " + reason);
@@ -126,7 +107,7 @@ std::vector<uint8_t> Mt19937::snapshot() const {
 
 void Mt19937::restore(std::span<const uint8_t> bytes) {
   constexpr size_t crc_at = words_at + 4 * word_count;
-  constexpr size_t size = crc_at + 4;
+  static_assert(crc_at + 4 == snapshot_size);
   const size_t compared = std::min(bytes.size(), magic.size());
   if (bytes.empty() || !std::equal(bytes.begin(), bytes.begin() + compared, magic.begin())) {
     refuse("Expected a snapshot of an Mt19937, got other bytes.");
@@ -138,8 +119,8 @@ void Mt19937::restore(std::span<const uint8_t> bytes) {
              std::to_string(found) + (found > version ? ", made by a newer mlx-sampling." : "."));
     }
   }
-  if (bytes.size() != size) {
-    refuse("Expected a snapshot of " + std::to_string(size) + " bytes, got " +
+  if (bytes.size() != snapshot_size) {
+    refuse("Expected a snapshot of " + std::to_string(snapshot_size) + " bytes, got " +
            std::to_string(bytes.size()) + ": it is truncated or has something appended.");
   }
   if (get<uint32_t>(bytes, crc_at) != crc32(bytes.first(crc_at))) {

@@ -13,7 +13,12 @@
 namespace mlx_sampling {
 
 class Mt19937 {
+  static constexpr size_t word_count = 624;
+
  public:
+  // Bytes of a snapshot: 20 of header, the words, 4 of checksum.
+  static constexpr size_t snapshot_size = 20 + 4 * word_count + 4;
+
   explicit Mt19937(uint32_t seed);
 
   // The next word of the stream.
@@ -50,8 +55,6 @@ class Mt19937 {
   bool operator==(const Mt19937&) const = default;
 
  private:
-  static constexpr size_t word_count = 624;
-
   static uint32_t temper(uint32_t y) {
     y ^= y >> 11;
     y ^= (y << 7) & 0x9D2C5680u;

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/error.h"
 #include "core/key_range.h"
 
 namespace mlx_sampling {
@@ -38,22 +39,35 @@ NegInf parse_neg_inf(std::string_view name) {
                               std::string(name) + "\".");
 }
 
-RequestState::RequestState(uint32_t seed, Reference reference, NegInf neg_inf)
-    : streams(seed), seed_(seed), reference_(reference), neg_inf_(neg_inf) {}
+RequestState::RequestState(uint32_t seed, Reference reference, NegInf neg_inf, size_t vocab_size)
+    : streams(seed),
+      seed_(seed),
+      reference_(reference),
+      neg_inf_(neg_inf),
+      vocab_size_(vocab_size),
+      width_(vocab_size) {
+  if (vocab_size > max_row_width) {
+    refuse("[vocab_size] Expected at most ", max_row_width, ", got ", vocab_size, ".");
+  }
+}
 
 std::span<float> RequestState::begin_row(size_t width) {
-  std::ostringstream error;
   if (width == 0 || width > max_row_width) {
-    error << "[logits] Expected a row of 1 to " << max_row_width << " logits, got " << width << ".";
-    throw std::invalid_argument(error.str());
+    refuse("[logits] Expected a row of 1 to ", max_row_width, " logits, got ", width, ".");
   }
-  if (width_ != 0 && width != width_) {
-    error << "[logits] Expected a row of " << width_ << " logits, as in the steps before, got "
-          << width << " (reset() allows another width).";
-    throw std::invalid_argument(error.str());
+  if (vocab_size_ != 0) {
+    if (width < vocab_size_) {
+      refuse("[logits] Expected a row of at least ", vocab_size_, " logits (vocab_size), got ",
+             width, ".");
+    }
+    width = vocab_size_;
+  } else if (width_ != 0 && width != width_) {
+    refuse("[logits] Expected a row of ", width_, " logits, as in the steps before, got ", width,
+           " (reset() allows another width).");
   }
   row_.resize(width);
   row_state_ = RowState::open;
+  candidates.selected = -1;
   return row_;
 }
 
@@ -77,6 +91,22 @@ std::span<const float> RequestState::row() const {
   return row_;
 }
 
+void RequestState::expect_width(size_t width) {
+  if (width > max_row_width) {
+    refuse("[logits] Expected rows of at most ", max_row_width, " logits, got a width of ", width,
+           ".");
+  }
+  if (vocab_size_ != 0 && width != vocab_size_) {
+    refuse("[logits] Expected rows of ", vocab_size_, " logits, got a width of ", width, ".");
+  }
+  width_ = width;
+}
+
+void RequestState::expect_token(std::string_view who, uint32_t token) const {
+  const size_t end = width_ != 0 ? width_ : max_row_width;
+  if (token >= end) refuse("[", who, "] Expected a token id in [0, ", end, "), got ", token, ".");
+}
+
 void RequestState::reset() {
   streams = Streams(seed_);
   mirostat_mu.reset();
@@ -85,8 +115,14 @@ void RequestState::reset() {
   candidates.data.clear();
   candidates.selected = -1;
   candidates.sorted = false;
-  width_ = 0;
+  width_ = vocab_size_;
   row_state_ = RowState::absent;
+}
+
+void InUse::refuse() {
+  throw ConcurrentUse(
+      "[sampler] Expected one thread at a time, but another one is using this request: give each "
+      "thread a sampler of its own, or a clone.");
 }
 
 }  // namespace mlx_sampling

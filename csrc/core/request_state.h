@@ -1,6 +1,7 @@
 // Everything of a request that changes from step to step, in one object.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -22,6 +23,12 @@ namespace mlx_sampling {
 class NonfiniteLogits : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
+};
+
+// A request that two threads use at once.
+class ConcurrentUse : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
 };
 
 inline constexpr size_t max_row_width = std::numeric_limits<int32_t>::max();
@@ -49,19 +56,35 @@ struct AdaptiveAverage {
   float pending_p = 0;
 };
 
-// Used by one thread at a time.
+// Whether a thread works on a request: InUse sets it. Of no value of its own, so that a copy of a
+// request is a request that nobody uses.
+class UseFlag {
+ public:
+  UseFlag() = default;
+  UseFlag(const UseFlag&) {}
+  UseFlag& operator=(const UseFlag&) { return *this; }
+
+ private:
+  friend class InUse;
+  mutable std::atomic_flag taken_;
+};
+
+// Used by one thread at a time, which InUse makes sure of.
 class RequestState {
  public:
+  // Rows have `vocab_size` logits; 0 = as many as the first row has.
   explicit RequestState(uint32_t seed, Reference reference = Reference::libcxx,
-                        NegInf neg_inf = NegInf::error);
+                        NegInf neg_inf = NegInf::error, size_t vocab_size = 0);
 
   uint32_t seed() const { return seed_; }
   Reference reference() const { return reference_; }
   NegInf neg_inf() const { return neg_inf_; }
+  size_t vocab_size() const { return vocab_size_; }
 
   // Where the next row is to be written, all of it; the retained row is given up. `finish_row()`
-  // makes the new one the retained row. Throws std::invalid_argument, keeping the retained row,
-  // where the width is not that of the rows before.
+  // makes the new one the retained row. Of a row of `width` logits the first `vocab_size()` count,
+  // where that is set: padding of a model's head is nobody's input. Throws std::invalid_argument,
+  // keeping the retained row, where the width is below that, or not that of the rows before.
   std::span<float> begin_row(size_t width);
 
   // Checks the row that `begin_row()` opened and retains it. Throws NonfiniteLogits, leaving the
@@ -77,24 +100,51 @@ class RequestState {
   // As it was when made: streams at their start, no history, no row, any width, no stage begun.
   void reset();
 
-  // Width of the rows so far; 0 before the first.
+  // Width of the rows so far, or what the next one must have; 0 where any will do.
   size_t width() const { return width_; }
+
+  // What a request that goes on from a snapshot has seen. Throws std::invalid_argument for a width
+  // that rows of this request cannot have.
+  void expect_width(size_t width);
+
+  // Throws std::invalid_argument, in the name of `who`, for an id that no row has.
+  void expect_token(std::string_view who, uint32_t token) const;
 
   Streams streams;
   std::optional<float> mirostat_mu;                 // none before the first step
   std::optional<AdaptiveAverage> adaptive_average;  // none before the first step
   History history;
-  Candidates candidates;  // scratch of the chain, kept to reuse its memory
+  Candidates candidates;  // scratch of the chain; after a step, what the token was picked from
 
  private:
+  friend class InUse;
   enum class RowState { absent, open, retained };
 
   uint32_t seed_;
   Reference reference_;
   NegInf neg_inf_;
+  size_t vocab_size_;  // 0 = not known
   std::vector<float> row_;
-  size_t width_ = 0;
+  size_t width_;
   RowState row_state_ = RowState::absent;
+  UseFlag use_;
+};
+
+// Held while a thread works on a request: a second thread gets an error in place of a wrong token.
+class InUse {
+ public:
+  // Throws ConcurrentUse where another one is held.
+  explicit InUse(const RequestState& state) : flag_(state.use_.taken_) {
+    if (flag_.test_and_set(std::memory_order_acquire)) refuse();
+  }
+  ~InUse() { flag_.clear(std::memory_order_release); }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+
+ private:
+  [[noreturn]] static void refuse();
+
+  std::atomic_flag& flag_;
 };
 
 }  // namespace mlx_sampling

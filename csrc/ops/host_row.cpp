@@ -1,9 +1,11 @@
 #include "ops/host_row.h"
 
 #include <bit>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "core/error.h"
 #include "core/row_chunks.h"
@@ -44,23 +46,55 @@ void widen_row(const RowView<typename Bits::Word>& row, float* destination) {
   });
 }
 
-void check_row(const mx::array& row) {
+mx::array only_row(mx::array row) {
   check_logits(op, row);
-  if (row.ndim() == 1 || (row.ndim() == 2 && row.shape(0) == 1)) return;
+  if (row.ndim() == 1 || (row.ndim() == 2 && row.shape(0) == 1)) return row;
   refuse("[", op, "] Expected logits of shape [V] or [1, V], got shape ", row.shape(), ".");
+}
+
+void check_batch(const mx::array& rows, size_t requests) {
+  constexpr const char* batch_op = "sample_batch";
+  check_logits(batch_op, rows);
+  if (rows.ndim() == 2 && static_cast<size_t>(rows.shape(0)) == requests) return;
+  refuse("[", batch_op, "] Expected logits of shape [B, V] with a row for each of ", requests,
+         " samplers, got shape ", rows.shape(), ".");
 }
 
 }  // namespace
 
-void refill_row(RequestState& state, mx::array row) {
-  check_row(row);
-  row.eval();
-  const std::span<float> destination = state.begin_row(row.shape(-1));
-  const int64_t stride = row_layout(row).stride;
-  for_logit_format(row.dtype(), [&]<typename Bits>(Bits) {
-    widen_row<Bits>({row.data<typename Bits::Word>(), stride, destination.size()},
-                    destination.data());
+HostRows::HostRows(mx::array rows) : rows_(std::move(rows)) {
+  rows_.eval();
+  layout_ = row_layout(rows_);
+}
+
+void HostRows::refill(RequestState& state, size_t row) const {
+  const std::span<float> destination = state.begin_row(static_cast<size_t>(layout_.width));
+  const int64_t offset = layout_.offset(static_cast<int64_t>(row));
+  for_logit_format(rows_.dtype(), [&]<typename Bits>(Bits) {
+    widen_row<Bits>(
+        {rows_.data<typename Bits::Word>() + offset, layout_.stride, destination.size()},
+        destination.data());
   });
+}
+
+void refill_row(RequestState& state, mx::array row) {
+  HostRows(only_row(std::move(row))).refill(state, 0);
+}
+
+Step step(const Chain& chain, RequestState& state, mx::array row) {
+  const auto started = std::chrono::steady_clock::now();
+  const HostRows rows(only_row(std::move(row)));
+  const std::chrono::nanoseconds forward = std::chrono::steady_clock::now() - started;
+  Step result = step(chain, state, [&] { rows.refill(state, 0); });
+  result.timings.forward = forward.count();
+  return result;
+}
+
+std::vector<StepResult> step_batch(std::span<const Request> requests, mx::array rows,
+                                   size_t threads) {
+  check_batch(rows, requests.size());
+  const HostRows host(std::move(rows));
+  return step_batch(requests, [&](size_t i) { host.refill(*requests[i].state, i); }, threads);
 }
 
 }  // namespace mlx_sampling

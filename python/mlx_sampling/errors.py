@@ -5,7 +5,9 @@ Bad arguments are plain `ValueError` or `TypeError`. Nothing here uses the compi
 
 from __future__ import annotations
 
-__all__ = ["CacheNotRestoredError", "MlxSamplingError", "NonfiniteLogitsError"]
+from collections.abc import Sequence
+
+__all__ = ["BatchError", "CacheNotRestoredError", "MlxSamplingError", "NonfiniteLogitsError"]
 
 
 class MlxSamplingError(Exception):
@@ -14,6 +16,29 @@ class MlxSamplingError(Exception):
 
 class NonfiniteLogitsError(MlxSamplingError, ValueError):
     """A row of logits holds NaN or an infinity where none is allowed, or no candidate at all."""
+
+
+class BatchError(MlxSamplingError):
+    """Rows of a batch failed; the others did not.
+
+    Attributes:
+        results: Per row the token, or the exception that the row would have raised alone. A token
+            here was drawn: its sampler is a step further.
+        failed: Indices of the rows that failed, ascending.
+    """
+
+    def __init__(self, results: Sequence[int | Exception]):
+        self.results = list(results)
+        self.failed = [i for i, r in enumerate(results) if isinstance(r, Exception)]
+        shown = "; ".join(f"row {i}: {results[i]}" for i in self.failed[:3])
+        more = "; ..." if len(self.failed) > 3 else ""
+        super().__init__(
+            f"[sample_batch] Expected every row to give a token, got {len(self.failed)} of "
+            f"{len(results)} that failed: {shown}{more}"
+        )
+
+    def __reduce__(self) -> tuple[type[BatchError], tuple[list[int | Exception]]]:
+        return BatchError, (self.results,)
 
 
 class CacheNotRestoredError(MlxSamplingError, RuntimeError):

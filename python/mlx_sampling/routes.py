@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from mlx_sampling.chain import dry_is_on, penalties_are_on
 from mlx_sampling.params import SamplingParams
 
 TOKEN_BYTES = 4
@@ -113,3 +114,51 @@ def choose_route(
     extra = " over drafts" if speculative else ""
     extra += ", end-of-generation tokens excluded in the kernel" if ignore_eos else ""
     return RouteDecision("B", True, f"pure greedy{extra}: only the winner is needed")
+
+
+def route_for(
+    params: SamplingParams,
+    *,
+    logprobs: bool = False,
+    snapshot: bool = False,
+    speculative: bool = False,
+    grammar: bool = False,
+) -> RouteDecision:
+    """Chooses the read-back route of a request: `choose_route` with what its parameters ask for.
+
+    Args:
+        params: The request's parameters. What they switch off, or `samplers` leaves out, does not
+            count.
+        logprobs: As in `choose_route`; so are the other flags.
+        snapshot: See `choose_route`.
+        speculative: See `choose_route`.
+        grammar: See `choose_route`.
+
+    Returns:
+        The decision, with its reason.
+
+    Raises:
+        TypeError: `params` is no SamplingParams.
+
+    Example:
+        >>> from mlx_sampling import SamplingParams
+        >>> route_for(SamplingParams(temperature=0)).route
+        'B'
+        >>> route_for(SamplingParams(temperature=0, repeat_penalty=1.1)).route
+        'A'
+    """
+    if not isinstance(params, SamplingParams):
+        raise TypeError(f"[route_for] Expected SamplingParams, got {type(params).__name__}.")
+    return choose_route(
+        temperature=params.temperature,
+        logit_bias=bool(params.logit_bias),
+        penalties=penalties_are_on(params),
+        dry=dry_is_on(params),
+        logprobs=logprobs,
+        snapshot=snapshot,
+        mirostat=params.mirostat != 0,
+        adaptive_p="adaptive_p" in params.samplers and params.mirostat == 0,
+        speculative=speculative,
+        grammar=grammar,
+        ignore_eos=params.ignore_eos,
+    )

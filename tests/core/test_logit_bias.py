@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mlx_sampling import Sampler
+from mlx_sampling import NonfiniteLogitsError, Sampler
 from mlx_sampling._ext import Chain, Dist, Greedy, LogitBias, RequestState, Temperature
 
 ROW = np.array([0.5, 2.0, -1.0, 1.5], dtype=np.float32)
@@ -64,10 +64,11 @@ def test_bad_biases(bias):
 def test_excluded():
     assert Sampler(temperature=0).sample(ROW) == 1
     assert Sampler(temperature=0, excluded=[1]).sample(ROW) == 3
-    drawn = {Sampler(temperature=9, seed=s, excluded={0, 3}).sample(ROW) for s in range(60)}
+    hot = {"temperature": 9, "min_p": 0, "top_p": 1}
+    drawn = {Sampler(seed=s, excluded={0, 3}, **hot).sample(ROW) for s in range(60)}
     assert drawn == {1, 2}
     for temperature in (0, 1):
         sampler = Sampler(temperature=temperature, seed=1, excluded=range(4))
-        with pytest.raises(ValueError, match=r"^\[(chain|dist)\] Expected "):
+        with pytest.raises(NonfiniteLogitsError, match=r"^\[chain\] Expected a candidate to pick"):
             sampler.sample(ROW)
     assert ROW.tolist() == [0.5, 2.0, -1.0, 1.5]

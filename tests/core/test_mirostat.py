@@ -136,7 +136,7 @@ def test_a_failing_step_puts_stream_and_mu_back():
 def test_a_refused_pick_puts_stream_and_mu_back():
     # The only candidate becomes a mask after mirostat has drawn for it: its softmax is NaN.
     state = state_with([-3e38])
-    with pytest.raises(ValueError, match=r"\[mirostat\] Expected logits with a finite softmax"):
+    with pytest.raises(ValueError, match=r"\[chain\] Expected a candidate to pick"):
         Chain([Temperature(1e-3), Mirostat(3.0, 0.1, 1)]).sample(state)
     assert state.mirostat_mu is None
     assert state.mirostat.position == 0

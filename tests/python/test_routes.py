@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlx_sampling import choose_route
+from mlx_sampling import SamplingParams, choose_route, route_for
 
 TABLE = [
     # request, route, greedy, words of the reason
@@ -56,3 +56,38 @@ def test_temperature_of_another_type(temperature):
 def test_readback_bytes():
     assert choose_route(temperature=0).readback_bytes(202_048) == 4
     assert choose_route(temperature=1).readback_bytes(202_048) == 808_192
+
+
+FOR_PARAMS = [
+    ({}, {}),
+    ({"ignore_eos": True}, {"ignore_eos": True}),
+    ({"logit_bias": {1: 0.5}}, {"logit_bias": True}),
+    ({"repeat_penalty": 1.1}, {"penalties": True}),
+    ({"frequency_penalty": 0.1}, {"penalties": True}),
+    ({"presence_penalty": -0.1}, {"penalties": True}),
+    ({"presence_penalty": 1, "repeat_last_n": 0}, {}),
+    ({"presence_penalty": 1, "samplers": ["top_k"]}, {}),
+    ({"dry_multiplier": 0.8}, {"dry": True}),
+    ({"dry_multiplier": 0.8, "dry_base": 0.5}, {}),
+    ({"dry_multiplier": 0.8, "samplers": "ekt"}, {}),
+    ({"top_k": 3, "top_p": 0.1, "xtc_probability": 1, "dynatemp_range": 1}, {}),
+]
+
+
+@pytest.mark.parametrize(("fields", "flags"), FOR_PARAMS, ids=str)
+@pytest.mark.parametrize("temperature", [0, 0.7])
+def test_route_for_is_what_the_parameters_ask_for(fields, flags, temperature):
+    params = SamplingParams(temperature=temperature, **fields)
+    assert route_for(params) == choose_route(temperature=temperature, **flags)
+    for flag in ("logprobs", "snapshot", "speculative", "grammar"):
+        expected = choose_route(temperature=temperature, **flags, **{flag: True})
+        assert route_for(params, **{flag: True}) == expected
+
+
+def test_route_for_requests_that_always_draw():
+    assert "mirostat draws" in route_for(SamplingParams(mirostat=2, presence_penalty=1)).reason
+    adaptive = {"samplers": "ka", "adaptive_target": 0.5}
+    assert "with adaptive_p draws" in route_for(SamplingParams(**adaptive)).reason
+    assert "adaptive_p" not in route_for(SamplingParams(**adaptive, mirostat=1)).reason
+    with pytest.raises(TypeError, match=r"\[route_for\] Expected SamplingParams, got dict\."):
+        route_for({"temperature": 0})

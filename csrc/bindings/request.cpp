@@ -1,0 +1,306 @@
+// A request: its state, its chain, and the steps that take rows. Users see sampler.py and batch.py.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings/bindings.h"
+#include "core/chain.h"
+#include "core/logprobs.h"
+#include "core/snapshot.h"
+#include "core/step.h"
+#include "ops/host_row.h"
+
+namespace nb = nanobind;
+namespace mx = mlx::core;
+using namespace nb::literals;
+
+namespace mlx_sampling {
+namespace {
+
+using Release = nb::call_guard<nb::gil_scoped_release>;
+using HostRow = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using HostBatch = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Timings = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+template <typename T>
+using Column = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+template <typename T, typename Range, typename Field>
+Column<T> column(const Range& range, Field field) {
+  auto values = std::make_unique<T[]>(range.size());
+  std::transform(range.begin(), range.end(), values.get(), field);
+  nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<T*>(p); });
+  return Column<T>(values.release(), {range.size()}, owner);
+}
+
+Column<float> row_of(const RequestState& state) {
+  const InUse use(state);
+  return column<float>(state.row(), [](float logit) { return logit; });
+}
+
+std::tuple<Column<uint32_t>, Column<float>, Column<float>> candidates_of(
+    const RequestState& state) {
+  const InUse use(state);
+  const auto& data = state.candidates.data;
+  return {column<uint32_t>(data, [](const Candidate& c) { return c.id; }),
+          column<float>(data, [](const Candidate& c) { return c.logit; }),
+          column<float>(data, [](const Candidate& c) { return c.p; })};
+}
+
+Column<uint32_t> history_of(const RequestState& state) {
+  const InUse use(state);
+  return column<uint32_t>(state.history.tokens(), [](uint32_t token) { return token; });
+}
+
+std::optional<std::tuple<float, float, std::optional<uint32_t>, float>> average_of(
+    const RequestState& state) {
+  const InUse use(state);
+  if (!state.adaptive_average) return std::nullopt;
+  const AdaptiveAverage& average = *state.adaptive_average;
+  return std::tuple(average.weighted_sum, average.total_weight, average.pending_token,
+                    average.pending_p);
+}
+
+void fill_from(RequestState& state, const float* row, size_t width) {
+  const std::span<float> destination = state.begin_row(width);
+  std::copy_n(row, destination.size(), destination.data());
+}
+
+void set_row(RequestState& state, const HostRow& row) {
+  const nb::gil_scoped_release release;
+  const InUse use(state);
+  fill_from(state, row.data(), row.size());
+}
+
+std::pair<uint32_t, Timings> as_tuple(const Step& step) {
+  const auto& [forward, readback, finite_scan, chain] = step.timings;
+  return {step.token, {forward, readback, finite_scan, chain}};
+}
+
+std::pair<uint32_t, Timings> step_of_array(const Chain& chain, RequestState& state,
+                                           const mx::array& row) {
+  return as_tuple(step(chain, state, row));
+}
+
+std::pair<uint32_t, Timings> step_of_host_row(const Chain& chain, RequestState& state,
+                                              const HostRow& row) {
+  const nb::gil_scoped_release release;
+  return as_tuple(step(chain, state, [&] { fill_from(state, row.data(), row.size()); }));
+}
+
+nb::object error_object(const std::exception_ptr& error) {
+  const auto make = [](nb::handle type, const char* text) { return type(text); };
+  try {
+    std::rethrow_exception(error);
+  } catch (const NonfiniteLogits& e) {
+    return make(nb::module_::import_("mlx_sampling.errors").attr("NonfiniteLogitsError"), e.what());
+  } catch (const std::invalid_argument& e) {
+    return make(PyExc_ValueError, e.what());
+  } catch (const std::bad_alloc& e) {
+    return make(PyExc_MemoryError, e.what());
+  } catch (const std::exception& e) {
+    return make(PyExc_RuntimeError, e.what());
+  }
+}
+
+// A token and its timings per row, or the exception.
+nb::list as_list(const std::vector<StepResult>& results) {
+  nb::list list;
+  for (const StepResult& result : results) {
+    list.append(result.error ? error_object(result.error) : nb::cast(as_tuple(result.step)));
+  }
+  return list;
+}
+
+std::vector<Request> paired(const std::vector<Chain*>& chains,
+                            const std::vector<RequestState*>& states) {
+  if (chains.size() != states.size()) {
+    throw std::invalid_argument("[sample_batch] Expected as many chains as states.");
+  }
+  std::vector<Request> requests;
+  for (size_t i = 0; i < chains.size(); ++i) requests.push_back({chains[i], states[i]});
+  return requests;
+}
+
+nb::list batch_of_array(const std::vector<Chain*>& chains, const std::vector<RequestState*>& states,
+                        const mx::array& rows, size_t threads) {
+  const auto results = [&] {
+    const nb::gil_scoped_release release;
+    return step_batch(paired(chains, states), rows, threads);
+  }();
+  return as_list(results);
+}
+
+nb::list batch_of_host_rows(const std::vector<Chain*>& chains,
+                            const std::vector<RequestState*>& states, const HostBatch& rows,
+                            size_t threads) {
+  const auto results = [&] {
+    const nb::gil_scoped_release release;
+    const auto requests = paired(chains, states);
+    const size_t width = rows.shape(1);
+    const auto fill = [&](size_t i) {
+      fill_from(*requests[i].state, rows.data() + i * width, width);
+    };
+    return step_batch(requests, fill, threads);
+  }();
+  return as_list(results);
+}
+
+nb::bytes snapshot_of(const RequestState& state) {
+  const auto bytes = [&] {
+    const nb::gil_scoped_release release;
+    const InUse use(state);
+    return snapshot(state);
+  }();
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+void restore_from(RequestState& state, const nb::bytes& bytes, std::optional<uint32_t> seed) {
+  const nb::gil_scoped_release release;
+  const InUse use(state);
+  restore(state, {static_cast<const uint8_t*>(bytes.data()), bytes.size()}, seed);
+}
+
+std::vector<std::pair<uint32_t, double>> top_of(const Chain& chain, const RequestState& state,
+                                                std::string_view kind, size_t count) {
+  const InUse use(state);
+  std::vector<std::pair<uint32_t, double>> pairs;
+  for (const auto& [token, logprob] : top_logprobs(chain, state, parse_logprob_kind(kind), count)) {
+    pairs.emplace_back(token, logprob);
+  }
+  return pairs;
+}
+
+void bind_state(nb::module_& m) {
+  nb::class_<RequestState>(m, "RequestState", "What a request changes; see request_state.h.")
+      .def(
+          "__init__",
+          [](RequestState* self, uint32_t seed, std::string_view reference,
+             std::string_view neg_inf, size_t vocab_size) {
+            new (self)
+                RequestState(seed, parse_reference(reference), parse_neg_inf(neg_inf), vocab_size);
+          },
+          "seed"_a, nb::kw_only(), "reference"_a = "libc++", "neg_inf"_a = "error",
+          "vocab_size"_a = 0)
+      .def_prop_ro("seed", &RequestState::seed)
+      .def_prop_ro("reference", [](const RequestState& s) { return reference_name(s.reference()); })
+      .def_prop_ro("distribution",
+                   [](RequestState& s) -> Mt19937& { return s.streams.distribution; })
+      .def_prop_ro("xtc", [](RequestState& s) -> Mt19937& { return s.streams.xtc; })
+      .def_prop_ro("mirostat", [](RequestState& s) -> Mt19937& { return s.streams.mirostat; })
+      .def_prop_ro("adaptive", [](RequestState& s) -> Mt19937& { return s.streams.adaptive; })
+      .def(
+          "refill_row",
+          [](RequestState& s, const mx::array& row) {
+            const InUse use(s);
+            refill_row(s, row);
+          },
+          "row"_a, Release(), "Opens a row from an mx.array.")
+      .def("set_row", &set_row, nb::arg("row").noconvert(), "Opens a row from float32 host memory.")
+      .def(
+          "finish_row",
+          [](RequestState& s) {
+            const InUse use(s);
+            s.finish_row();
+          },
+          Release(), "Checks and retains the open row.")
+      .def_prop_ro("has_row", &RequestState::has_row)
+      .def_prop_ro("width", &RequestState::width, "Of the rows; 0 where any will do.")
+      .def("row", &row_of, "A copy of the retained row.")
+      .def("candidates", &candidates_of, "Ids, logits and p that the last step left.")
+      .def_ro("mirostat_mu", &RequestState::mirostat_mu, "None before mirostat's first step.")
+      .def_prop_ro("adaptive_average", &average_of,
+                   "Weighted sum, total weight, pending token and its p; None before the first "
+                   "step of adaptive_p.")
+      .def("history", &history_of, "The accepted tokens, oldest first.")
+      .def(
+          "fork",
+          [](const RequestState& s) {
+            const InUse use(s);
+            return RequestState(s);
+          },
+          Release(), "A copy that goes its own way.")
+      .def("snapshot", &snapshot_of, "The state without its row, as bytes; see snapshot.h.")
+      .def("restore", &restore_from, "bytes"_a, "seed"_a = nb::none(),
+           "Goes on where a snapshot was taken, of that seed where one is named.")
+      .def(
+          "reset",
+          [](RequestState& s) {
+            const InUse use(s);
+            s.reset();
+          },
+          Release());
+}
+
+}  // namespace
+
+void bind_request(nb::module_& m) {
+  bind_state(m);
+  nb::class_<Chain>(m, "Chain", "Stages in order, the last of which selects; see chain.h.")
+      .def(
+          "__init__",
+          [](Chain* self, const std::vector<std::shared_ptr<Sampler>>& stages) {
+            new (self) Chain({stages.begin(), stages.end()});
+          },
+          "stages"_a)
+      .def_prop_ro("names",
+                   [](const Chain& chain) {
+                     std::vector<std::string_view> names;
+                     for (const auto& stage : chain.stages()) names.push_back(stage->name());
+                     return names;
+                   })
+      .def(
+          "sample",
+          [](const Chain& chain, RequestState& s) {
+            const InUse use(s);
+            return chain.sample(s);
+          },
+          "state"_a, Release(), "A token from the state's row.")
+      .def(
+          "accept",
+          [](const Chain& chain, RequestState& s, uint32_t token) {
+            const InUse use(s);
+            chain.accept(s, {&token, 1});
+          },
+          "state"_a, "token"_a, Release(),
+          "Adds a token to the state's history and tells the stages.")
+      .def(
+          "accept",
+          [](const Chain& chain, RequestState& s, const std::vector<uint32_t>& tokens) {
+            const InUse use(s);
+            chain.accept(s, tokens);
+          },
+          "state"_a, "tokens"_a, Release(), "All of them, or none where one is refused.")
+      .def("step", &step_of_array, "state"_a, "row"_a, Release(),
+           "A token, and nanoseconds of its phases, from an mx.array.")
+      .def("step", &step_of_host_row, "state"_a, nb::arg("row").noconvert(),
+           "The same from float32 host memory.")
+      .def("top_logprobs", &top_of, "state"_a, "kind"_a, "count"_a, Release(),
+           "Tokens and log probabilities; see logprobs.h.")
+      .def(
+          "logprob",
+          [](const Chain& chain, const RequestState& s, std::string_view kind, uint32_t token) {
+            const InUse use(s);
+            return logprob_of(chain, s, parse_logprob_kind(kind), token);
+          },
+          "state"_a, "kind"_a, "token"_a, Release(), "That of one token.");
+  m.def("step_batch", &batch_of_array, "chains"_a, "states"_a, "rows"_a, "threads"_a,
+        "Per row a token and its timings, or an exception; from an mx.array.");
+  m.def("step_batch", &batch_of_host_rows, "chains"_a, "states"_a, nb::arg("rows").noconvert(),
+        "threads"_a, "The same from float32 host memory.");
+}
+
+}  // namespace mlx_sampling

@@ -1,0 +1,44 @@
+// Snapshots as bytes, little-endian on every platform, and the checksum that guards them.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace mlx_sampling {
+
+inline uint32_t crc32(std::span<const uint8_t> bytes) {
+  uint32_t crc = ~0u;
+  for (uint8_t byte : bytes) {
+    crc ^= byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xEDB88320u : 0u);
+  }
+  return ~crc;
+}
+
+template <typename T>
+void put(std::vector<uint8_t>& bytes, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<uint8_t>(value >> (8 * i)));
+}
+
+inline void put_float(std::vector<uint8_t>& bytes, float value) {
+  put(bytes, std::bit_cast<uint32_t>(value));
+}
+
+// The caller has checked that `bytes` go that far.
+template <typename T>
+T get(std::span<const uint8_t> bytes, size_t at) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    value = static_cast<T>(value | static_cast<T>(bytes[at + i]) << (8 * i));
+  }
+  return value;
+}
+
+inline float get_float(std::span<const uint8_t> bytes, size_t at) {
+  return std::bit_cast<float>(get<uint32_t>(bytes, at));
+}
+
+}  // namespace mlx_sampling
