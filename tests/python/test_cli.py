@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -66,6 +67,23 @@ def test_seeded_text_repeats(packaged):
     assert answer(*options, "--seed", str(fresh["seed"]))["text"] == fresh["text"]
 
 
+def test_sampling_options(packaged):
+    options = ("--temp", "0.9", "--seed", "7", "--max-tokens", "16")
+    plain = answer(*options)
+    every = shlex.split(
+        "--top-k 30 --top-p 0.9 --min-p 0.02 --typical-p 0.9 --top-n-sigma 2 --xtc-probability 0.1 "
+        "--repeat-penalty 1.2 --frequency-penalty 0.1 --presence-penalty 0.1 --repeat-last-n 32 "
+        "--dry-multiplier 0.5 --dynatemp-range 0.2 --min-keep 2 --logit-bias 504-inf "
+        "--samplers edskypmxt --reference libstdc++"
+    )
+    changed = answer(*options, *every)
+    assert changed["text"] == answer(*options, *every)["text"] != plain["text"]
+    assert answer(*options, "--mirostat", "2")["text"] != plain["text"]
+    penalised = answer("--max-tokens", "8", "--repeat-penalty", "1.5")
+    assert penalised["route"] == "A"
+    assert penalised["route_reason"].endswith("for penalties")
+
+
 @pytest.mark.parametrize("temperature", ["0", "0.8"])
 def test_ignore_eos(packaged, temperature):
     prompt = ["generate", "Say hi.", "--json", "--temp", temperature]
@@ -103,6 +121,8 @@ def test_ctrl_c_ends_with_what_was_produced(packaged):
     [
         (("--temp", "-1"), "[temperature] Expected a finite value >= 0, got -1.0."),
         (("--seed", "-1"), "[seed] Expected an int in [0, 4294967294], got -1."),
+        (("--temp", "1", "--top-p", "1.5"), "[top_p] Expected a finite value in [0, 1], got 1.5."),
+        (("--logit-bias", "x"), "[logit_bias] Expected ID+BIAS or ID-BIAS, got 'x'."),
         (("--max-tokens", "0"), "[max_tokens] Expected an int >= 1, got 0."),
         (
             ("--seed", "42"),

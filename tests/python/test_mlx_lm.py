@@ -278,3 +278,21 @@ def test_nan_in_mlx_lms_own_loop_is_an_error_not_a_signal():
     assert int(count) in (3, 4)
     assert name == "NonfiniteLogitsError"
     assert "at step 3" in message[0]
+
+
+def test_mlx_lms_parameters_and_their_off_values(tiny_model):
+    logprobs = mx.array([[0.0, -1.0, -1.5, -9.0]])
+
+    def drawn(**options):
+        return {make_sampler(temp=5.0, seed=s, **options)(logprobs).item() for s in range(80)}
+
+    assert drawn() == drawn(top_p=0, top_k=0, min_p=0, xtc_probability=0) == {0, 1, 2, 3}
+    assert drawn(top_p=1.0) == {0, 1, 2, 3}
+    assert drawn(top_k=2) == {0, 1}
+    assert drawn(top_k=100) == {0, 1, 2, 3}
+    assert drawn(min_p=0.3) == {0, 1}
+    assert drawn(min_p=0.3, min_tokens_to_keep=3) == {0, 1, 2}
+    assert drawn(top_p=0.7) == {0, 1}
+    assert drawn(xtc_probability=1.0, xtc_threshold=0.1) == {2, 3}
+    with pytest.raises(ValueError, match=r"^\[top_p\] Expected"):
+        make_sampler(temp=1.0, top_p=1.5)
