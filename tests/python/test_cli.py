@@ -11,7 +11,7 @@ import time
 
 import mlx.core as mx
 import pytest
-from conftest import VOCAB
+from tiny_models import VOCAB
 
 from mlx_sampling._build import MLX_VERSION
 from mlx_sampling.cli import main
@@ -277,7 +277,7 @@ def test_a_prompt_that_is_not_utf8():
 # A model that answers at once: what is tried is the program around it.
 FAKE = """
     import os, sys
-    from conftest import tiny_llama
+    from tiny_models import tiny_llama
     from python.test_cli import Text
     import mlx_sampling.mlx_lm
     from mlx_sampling.cli import main

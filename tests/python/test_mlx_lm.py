@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
-from conftest import Poisoned
+from tiny_models import Poisoned
 
 from mlx_sampling import NonfiniteLogitsError
 from mlx_sampling._ext import is_available
@@ -252,7 +252,7 @@ def test_nan_in_mlx_lms_own_loop_is_an_error_not_a_signal():
     """NO_TOKEN used as a gather index would crash the process: run it in one of its own."""
     script = """
         import mlx.core as mx
-        from conftest import Poisoned, tiny_llama
+        from tiny_models import Poisoned, tiny_llama
         from mlx_lm.generate import generate_step
         from mlx_sampling import NonfiniteLogitsError
         from mlx_sampling.mlx_lm import make_sampler

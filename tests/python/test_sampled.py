@@ -3,8 +3,8 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from conftest import Poisoned
 from test_greedy import PROMPT, assert_holds
+from tiny_models import Poisoned
 
 from mlx_sampling import NonfiniteLogitsError, Sampler, greedy_stream, sample_stream
 

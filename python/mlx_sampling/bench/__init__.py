@@ -12,4 +12,4 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "bench", help="measure beside peers", description="Measures beside peers, in one run."
     )
-    kernels.add_parser(parser.add_subparsers(dest="bench", required=True))
+    kernels.add_parser(parser.add_subparsers(dest="benchmark", required=True))

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 _INTERRUPTED = 130
 _READER_GONE = 141  # What a shell reports for a program that SIGPIPE ended.
@@ -40,6 +41,7 @@ def _run(argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="mlx-sampling", description="Turns a language model's logits into tokens on MLX."
     )
+    parser.add_argument("--version", action="version", version=version("mlx-sampling"))
     commands = parser.add_subparsers(dest="command", required=True)
     for module in (generate, bench):
         module.add_parser(commands)

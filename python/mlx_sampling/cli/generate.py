@@ -159,7 +159,7 @@ def _load(name: str | None) -> tuple[Any, Any]:
         from mlx_sampling.mlx_lm import load
     except ImportError as error:
         raise ImportError(
-            f'generate runs mlx-lm models, and {error}; mend it with: pip install "mlx-sampling[mlx-lm]"'
+            f"generate runs mlx-lm models, and {error}; mend it with: pip install mlx-lm"
         ) from error
     try:
         return load(name, progress=_Progress(sys.stderr is not None and sys.stderr.isatty()))
