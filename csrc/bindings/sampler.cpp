@@ -17,6 +17,7 @@
 
 #include "bindings/bindings.h"
 #include "core/chain.h"
+#include "core/fast_paths.h"
 #include "core/samplers/adaptive_p.h"
 #include "core/samplers/dist.h"
 #include "core/samplers/dynamic_temperature.h"
@@ -69,9 +70,8 @@ Column<uint32_t> history_of(const RequestState& state) {
 }
 
 void set_row(RequestState& state, const HostRow& row) {
-  const std::span<float> destination = state.begin_row(row.size());
   nb::gil_scoped_release release;
-  std::copy_n(row.data(), destination.size(), destination.data());
+  state.copy_row({row.data(), row.size()});
 }
 
 std::optional<std::tuple<float, float, std::optional<uint32_t>, float>> average_of(
@@ -141,6 +141,7 @@ void bind_sampler(nb::module_& m) {
   nb::register_exception_translator(translate);
   bind_stages(m);
 
+  m.def("set_fast_paths", &set_fast_paths, "on"_a, "For tests: see fast_paths.h.");
   nb::class_<RequestState>(m, "RequestState", "What a request changes; see request_state.h.")
       .def(
           "__init__",

@@ -11,7 +11,6 @@
 namespace mlx_sampling {
 namespace {
 
-constexpr size_t greatest_heap = 128;
 constexpr int bucket_count = 128;
 constexpr float lowest = -10.0f;
 constexpr float highest = 10.0f;

@@ -15,8 +15,11 @@ namespace mlx_sampling {
 std::vector<Candidate> greatest_by_buckets(const Candidates& candidates, size_t count,
                                            Reference reference);
 
+// Up to this count a heap of it finds the greatest candidates; above it, buckets do.
+inline constexpr size_t greatest_heap = 128;
+
 // Keeps the `count` greatest candidates, in order and marked as sorted; count <= size. The order of
-// equal logits changes at a count of 128: a heap up to there, buckets above it.
+// equal logits changes at `greatest_heap`.
 void keep_greatest(Candidates& candidates, size_t count, Reference reference);
 
 // Puts all candidates in order, unless they are marked as sorted.

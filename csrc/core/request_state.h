@@ -15,6 +15,7 @@
 #include "core/logit_bits.h"
 #include "core/mt19937.h"
 #include "core/reference.h"
+#include "core/row_index.h"
 
 namespace mlx_sampling {
 
@@ -64,6 +65,9 @@ class RequestState {
   // where the width is not that of the rows before.
   std::span<float> begin_row(size_t width);
 
+  // `begin_row()`, and fills the row.
+  void copy_row(std::span<const float> row);
+
   // Checks the row that `begin_row()` opened and retains it. Throws NonfiniteLogits, leaving the
   // request without a row, on NaN or +inf, on -inf unless it is a mask, and where every logit is
   // -inf.
@@ -73,6 +77,9 @@ class RequestState {
 
   // The retained row; throws std::logic_error where there is none.
   std::span<const float> row() const;
+
+  // Of the retained row.
+  const RowIndex& row_index() const { return row_index_; }
 
   // As it was when made: streams at their start, no history, no row, any width, no stage begun.
   void reset();
@@ -87,12 +94,18 @@ class RequestState {
   Candidates candidates;  // scratch of the chain, kept to reuse its memory
 
  private:
+  // Looks at every logit, copying it from `source` first where there is one.
+  void index_row(const float* source);
+
   enum class RowState { absent, open, retained };
 
   uint32_t seed_;
   Reference reference_;
   NegInf neg_inf_;
   std::vector<float> row_;
+  RowIndex row_index_;
+  int32_t least_key_ = 0;
+  bool indexed_ = false;  // the index and the least key are those of `row_`
   size_t width_ = 0;
   RowState row_state_ = RowState::absent;
 };
