@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -42,6 +43,7 @@ namespace {
 
 using Release = nb::call_guard<nb::gil_scoped_release>;
 using HostRow = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Column = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 
@@ -72,6 +74,14 @@ Column<uint32_t> history_of(const RequestState& state) {
 void set_row(RequestState& state, const HostRow& row) {
   nb::gil_scoped_release release;
   state.copy_row({row.data(), row.size()});
+}
+
+void fill_candidates(const HostRow& row, const Bytes& array) {
+  if (array.size() < row.size() * sizeof(Candidate)) {
+    throw std::invalid_argument("[fill_candidates] Expected room for every candidate.");
+  }
+  auto* data = reinterpret_cast<Candidate*>(array.data());
+  for (size_t i = 0; i < row.size(); ++i) data[i] = {static_cast<uint32_t>(i), row.data()[i], 0};
 }
 
 std::optional<std::tuple<float, float, std::optional<uint32_t>, float>> average_of(
@@ -141,6 +151,8 @@ void bind_sampler(nb::module_& m) {
   nb::register_exception_translator(translate);
   bind_stages(m);
 
+  m.def("fill_candidates", &fill_candidates, "row"_a, "array"_a,
+        "For benchmarks: fills memory as llama.cpp's callers fill their candidate array.");
   m.def("set_fast_paths", &set_fast_paths, "on"_a, "For tests: see fast_paths.h.");
   nb::class_<RequestState>(m, "RequestState", "What a request changes; see request_state.h.")
       .def(

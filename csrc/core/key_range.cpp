@@ -50,6 +50,7 @@ MLX_SAMPLING_CLONES KeyRange<int16_t> key_range(const uint16_t* words, size_t co
 MLX_SAMPLING_CLONES KeyRange<int32_t> copy_with_key_range(const uint32_t* __restrict words,
                                                           size_t count, uint32_t* __restrict copy) {
   KeyRange<int32_t> range{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+  for (size_t i = 0; i < count; i += 16) __builtin_prefetch(words + i + 2048);
   for (size_t i = 0; i < count; ++i) {
     copy[i] = words[i];
     const int32_t key = Float32Bits::key(words[i]);

@@ -2,7 +2,7 @@
 
 Microseconds per token, medians over interleaved rounds, one thread, every call made from Python:
   ours       a finished float32 row in host memory is copied into the request's, checked, and sampled from.
-  llama.cpp  a prepared candidate array is copied whole (no dearer than filling one), and sampled from.
+  llama.cpp  its candidate array is filled from the row by a compiled loop, and sampled from.
              Needs a library of release 0.5.0: --llama, or the environment's MLX_SAMPLING_LLAMA.
   mlx-lm     its make_sampler with the same settings, where it has them, on MLX's default device.
 Our tokens must be llama.cpp's in every round: the run fails where one is not.
@@ -204,18 +204,11 @@ def _ours(setting: Setting, rows: list[np.ndarray], reference: str) -> Pick:
 
 def _theirs(setting: Setting, rows: list[np.ndarray], llama: Llama) -> Pick:
     chain = llama.chain([llama.make(*sampler) for sampler in setting.theirs])
-    prepared = []
-    for row in rows:
-        candidates = np.zeros(len(row), TOKEN_DATA)
-        candidates["id"] = np.arange(len(row))
-        candidates["logit"] = row
-        prepared.append(candidates)
     data = np.empty(len(rows[0]), TOKEN_DATA)
-    bytes_of = [c.view(np.uint8) for c in prepared]
-    bytes_to = data.view(np.uint8)
+    memory = data.view(np.uint8)
 
     def pick(i: int) -> int:
-        np.copyto(bytes_to, bytes_of[i])
+        _ext.fill_candidates(rows[i], memory)
         array = TokenDataArray(data.ctypes.data, len(data), -1, False)
         chain.apply(array)
         at = array.data + array.selected * TOKEN_DATA.itemsize
