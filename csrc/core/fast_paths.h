@@ -2,12 +2,20 @@
 // run both.
 #pragma once
 
+#include <atomic>
+#include <cstdlib>
+
 namespace mlx_sampling {
 
+inline std::atomic<bool>& fast_paths_flag() {
+  static std::atomic<bool> on{std::getenv("MLX_SAMPLING_PLAIN") == nullptr};
+  return on;
+}
+
 // On, unless the environment has MLX_SAMPLING_PLAIN set when this is first asked.
-bool fast_paths();
+inline bool fast_paths() { return fast_paths_flag().load(std::memory_order_relaxed); }
 
 // For tests: applies to the whole process.
-void set_fast_paths(bool on);
+inline void set_fast_paths(bool on) { fast_paths_flag().store(on, std::memory_order_relaxed); }
 
 }  // namespace mlx_sampling

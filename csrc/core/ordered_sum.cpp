@@ -1,5 +1,6 @@
 #include "core/ordered_sum.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -54,9 +55,10 @@ class Units {
   int32_t unusable_ = 0;
 };
 
-MLX_SAMPLING_CLONES Moves float_moves(float start, const float* x, Range range) {
+// Of at most `block` addends.
+MLX_SAMPLING_CLONES Moves float_moves(float start, const float* x, size_t count, Range range) {
   Units units(range);
-  for (size_t i = 0; i < block; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const float moved = (start + x[i]) - start;
     units.add(moved, x[i] - moved);
   }
@@ -101,7 +103,22 @@ float sum_by_blocks(float sum, size_t count, One&& one, MovesOf&& moves_of) {
 float add_in_order(float start, const float* x, size_t count) {
   return sum_by_blocks(
       start, count, [=](float sum, size_t i) { return sum + x[i]; },
-      [=](float sum, size_t i, const Range& range) { return float_moves(sum, x + i, range); });
+      [=](float sum, size_t i, const Range& range) {
+        return float_moves(sum, x + i, block, range);
+      });
+}
+
+bool add_in_any_order(float& sum, const float* x, size_t count) {
+  const Range range = range_around(sum);
+  if (!(range.low < range.high)) return count == 0;
+  double moved = sum;
+  for (size_t i = 0; i < count; i += block) {
+    const Moves moves = float_moves(sum, x + i, std::min(block, count - i), range);
+    moved += moves.sum;
+    if (!moves.usable || !(moved < range.high)) return false;
+  }
+  sum = static_cast<float>(moved);
+  return true;
 }
 
 float add_squares_in_order(float start, const float* x, size_t count, float mean) {

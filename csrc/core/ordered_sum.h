@@ -18,4 +18,8 @@ float add_in_order(float start, const float* x, size_t count);
 // the float so far are doubles, and the new sum is that rounded to float.
 float add_squares_in_order(float start, const float* x, size_t count, float mean);
 
+// Adds addends >= 0 where no order of them can change the result, and says so; else leaves the sum
+// as it was.
+bool add_in_any_order(float& sum, const float* x, size_t count);
+
 }  // namespace mlx_sampling

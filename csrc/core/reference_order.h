@@ -28,6 +28,18 @@ void reference_sort(Reference reference, std::span<T> data, Less less) {
   }
 }
 
+// Sorts as reference_sort does by `a.key < b.key`, from the front and as far as wanted: when
+// `wanted(first)` is asked whether to go on, all before `first` is in place. T is Keyed or
+// KeyedInteger.
+template <typename T, typename Wanted>
+void reference_sort_keyed(Reference reference, std::span<T> data, const Wanted& wanted) {
+  if (reference == Reference::libcxx) {
+    libcxx::sort_keyed(data.data(), std::ssize(data), wanted);
+  } else {
+    libstdcxx::sort_keyed(data.data(), std::ssize(data), wanted);
+  }
+}
+
 // Puts the `middle` least elements of `data` first, in order; `middle` is at most the size. The
 // rest is left in the library's order too. `less` as for reference_sort.
 template <typename T, typename Less>

@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "core/block_partition.h"
+#include "core/keyed.h"
+
 namespace mlx_sampling::libstdcxx {
 
 constexpr ptrdiff_t short_range = 16;
@@ -64,6 +67,10 @@ T* partition(T* first, T* last, const Less& less) {
   std::swap(*first, *median(first + 1, first + (last - first) / 2, last - 1, less));
   T* left = first + 1;
   T* right = last;
+  const T pivot = *first;
+  swap_blocks(
+      left, right, [&](const T& value) { return !less(value, pivot); },
+      [&](const T& value) { return !less(pivot, value); });
   while (true) {
     while (less(*left, *first)) ++left;
     do --right;
@@ -73,17 +80,23 @@ T* partition(T* first, T* last, const Less& less) {
   }
 }
 
-template <typename T, typename Less>
-void quicksort_roughly(T* first, T* last, int depth, const Less& less) {
+// Ends each short range with `sort_short(first, size)`. Parts do not depend on each other (the
+// library takes the right one first): what is left of `first` is done when `wanted(first)` is asked
+// whether to go on.
+template <typename T, typename Less, typename SortShort, typename Wanted>
+void quicksort_roughly(T* first, T* last, int depth, const Less& less, const SortShort& short_sort,
+                       const Wanted& wanted) {
   while (last - first > short_range) {
     if (depth-- == 0) {
       partial_sort(first, last - first, last - first, less);
       return;
     }
     T* right_part = partition(first, last, less);
-    quicksort_roughly(right_part, last, depth, less);
-    last = right_part;
+    quicksort_roughly(first, right_part, depth, less, short_sort, wanted);
+    first = right_part;
+    if (!wanted(first)) return;
   }
+  short_sort(first, last - first);
 }
 
 // NaNs show where the library treats the first short range differently: there an element less than
@@ -102,12 +115,27 @@ void insertion_sort(T* data, ptrdiff_t size, const Less& less) {
   }
 }
 
+inline int greatest_depth(ptrdiff_t size) {
+  return 2 * (static_cast<int>(std::bit_width(static_cast<size_t>(size))) - 1);
+}
+
 template <typename T, typename Less>
 void sort(T* data, ptrdiff_t size, const Less& less) {
   if (size < 2) return;
-  const int depth = 2 * (static_cast<int>(std::bit_width(static_cast<size_t>(size))) - 1);
-  quicksort_roughly(data, data + size, depth, less);
+  quicksort_roughly(
+      data, data + size, greatest_depth(size), less, [](T*, ptrdiff_t) {},
+      [](const T*) { return true; });
   insertion_sort(data, size, less);
+}
+
+// `sort` by keys, as far as wanted. The one insertion sort at the end does what one for each short
+// range does: no element is less than one of a range before it.
+template <typename T, typename Wanted>
+void sort_keyed(T* data, ptrdiff_t size, const Wanted& wanted) {
+  const auto less = [](const T& a, const T& b) { return a.key < b.key; };
+  quicksort_roughly(
+      data, data + size, greatest_depth(size), less,
+      [](T* first, ptrdiff_t count) { sort_short(first, count); }, wanted);
 }
 
 }  // namespace mlx_sampling::libstdcxx
