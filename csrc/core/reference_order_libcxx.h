@@ -82,15 +82,27 @@ void pop_heap(T* heap, ptrdiff_t size, const Less& less) {
 }
 
 template <typename T, typename Less>
+void replace_root(T* heap, ptrdiff_t size, T value, const Less& less) {
+  heap[0] = value;
+  sift_down(heap, 0, size, less);
+}
+
+template <typename T, typename Less>
+void sort_heap(T* heap, ptrdiff_t size, const Less& less) {
+  for (ptrdiff_t end = size; end > 1; --end) pop_heap(heap, end, less);
+}
+
+template <typename T, typename Less>
 void partial_sort(T* data, ptrdiff_t middle, ptrdiff_t size, const Less& less) {
   if (middle == 0) return;
   make_heap(data, middle, less);
   for (ptrdiff_t i = middle; i < size; ++i) {
     if (!less(data[i], data[0])) continue;
-    std::swap(data[i], data[0]);
-    sift_down(data, 0, middle, less);
+    const T value = data[i];
+    data[i] = data[0];
+    replace_root(data, middle, value, less);
   }
-  for (ptrdiff_t end = middle; end > 1; --end) pop_heap(data, end, less);
+  sort_heap(data, middle, less);
 }
 
 // Moves first[at] left to its place in the sorted elements before it; says whether it moved.

@@ -37,21 +37,38 @@ void fill_root(T* heap, ptrdiff_t root, ptrdiff_t size, T value, const Less& les
   heap[hole] = value;
 }
 
+template <typename T, typename Less>
+void make_heap(T* heap, ptrdiff_t size, const Less& less) {
+  for (ptrdiff_t root = size / 2 - 1; root >= 0; --root) {
+    fill_root(heap, root, size, heap[root], less);
+  }
+}
+
+template <typename T, typename Less>
+void replace_root(T* heap, ptrdiff_t size, T value, const Less& less) {
+  fill_root(heap, 0, size, value, less);
+}
+
+template <typename T, typename Less>
+void sort_heap(T* heap, ptrdiff_t size, const Less& less) {
+  for (ptrdiff_t end = size - 1; end > 0; --end) {
+    const T value = heap[end];
+    heap[end] = heap[0];
+    fill_root(heap, 0, end, value, less);
+  }
+}
+
 // With `middle` = 0 this still moves the first least element to the front, as the library does.
 template <typename T, typename Less>
 void partial_sort(T* data, ptrdiff_t middle, ptrdiff_t size, const Less& less) {
-  for (ptrdiff_t root = middle / 2 - 1; root >= 0; --root) {
-    fill_root(data, root, middle, data[root], less);
-  }
-  const auto swap_for_top = [&](ptrdiff_t at, ptrdiff_t heap_size) {
-    const T value = data[at];
-    data[at] = data[0];
-    fill_root(data, 0, heap_size, value, less);
-  };
+  make_heap(data, middle, less);
   for (ptrdiff_t i = middle; i < size; ++i) {
-    if (less(data[i], data[0])) swap_for_top(i, middle);
+    if (!less(data[i], data[0])) continue;
+    const T value = data[i];
+    data[i] = data[0];
+    replace_root(data, middle, value, less);
   }
-  for (ptrdiff_t end = middle - 1; end > 0; --end) swap_for_top(end, end);
+  sort_heap(data, middle, less);
 }
 
 template <typename T, typename Less>

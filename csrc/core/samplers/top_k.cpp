@@ -26,10 +26,10 @@ void TopK::apply_row(std::span<const float> row, Candidates& candidates,
     Sampler::apply_row(row, candidates, state);
     return;
   }
-  const auto count = static_cast<size_t>(k_);
-  running_greatest(row, state.row_index(), count, candidates.data);
+  find_greatest(row, state.row_index(), static_cast<size_t>(k_), state.reference(),
+                candidates.data);
   candidates.selected = -1;
-  keep_greatest(candidates, count, state.reference());
+  candidates.sorted = true;
 }
 
 }  // namespace mlx_sampling
