@@ -338,6 +338,20 @@ def test_characters_that_stdout_lacks():
     assert "\u00e9\U0001f600" * 3 in done.stdout.decode("utf-8")
 
 
+def test_bench_chain_without_llama(monkeypatch):
+    monkeypatch.delenv("MLX_SAMPLING_LLAMA", raising=False)
+    done = run("bench", "chain", "--vocab", "1500", "--rounds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["environment"]["llama_cpp"].startswith("not measured")
+    assert len(report["results"]) == 16
+    assert all(result["us"]["ours"] > 0 for result in report["results"])
+    table = run("bench", "chain", "--vocab", "100", "--chain", "greedy", "--rows", "ties")
+    assert table.stdout.startswith("# processor: ")
+    assert run("bench", "chain", "--vocab", "0").returncode == 1
+    assert "holds no libllama" in run("bench", "chain", "--llama", "/dev/null/none").stderr
+
+
 def test_bench_kernels():
     done = run("bench", "kernels", "--vocab", "1000", "--rows", "1", "2", "--rounds", "1", "--json")
     assert done.returncode == 0, done.stderr
