@@ -74,3 +74,14 @@ def test_planted_faults_are_named():
     assert import_faults("greedy.py", "import mlx_lm.models") != []
     assert import_faults("reference.py", "from mlx_sampling import _ext") != []
     assert import_faults("ops.py", "from mlx_sampling.bench import kernels") != []
+
+
+def test_no_two_test_modules_share_a_name():
+    """They are imported by name alone: the second would get the first."""
+    names = [path.stem for path in (ROOT / "tests").rglob("*.py") if path.stem != "conftest"]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_nothing_is_imported_from_conftest():
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert "conftest" not in imported(path.read_text()), path

@@ -74,15 +74,10 @@ std::optional<std::tuple<float, float, std::optional<uint32_t>, float>> average_
                     average.pending_p);
 }
 
-void fill_from(RequestState& state, const float* row, size_t width) {
-  const std::span<float> destination = state.begin_row(width);
-  std::copy_n(row, destination.size(), destination.data());
-}
-
 void set_row(RequestState& state, const HostRow& row) {
   const nb::gil_scoped_release release;
   const InUse use(state);
-  fill_from(state, row.data(), row.size());
+  state.copy_row({row.data(), row.size()});
 }
 
 std::pair<uint32_t, Timings> as_tuple(const Step& step) {
@@ -98,7 +93,7 @@ std::pair<uint32_t, Timings> step_of_array(const Chain& chain, RequestState& sta
 std::pair<uint32_t, Timings> step_of_host_row(const Chain& chain, RequestState& state,
                                               const HostRow& row) {
   const nb::gil_scoped_release release;
-  return as_tuple(step(chain, state, [&] { fill_from(state, row.data(), row.size()); }));
+  return as_tuple(step(chain, state, [&] { state.copy_row({row.data(), row.size()}); }));
 }
 
 nb::object error_object(const std::exception_ptr& error) {
@@ -152,7 +147,7 @@ nb::list batch_of_host_rows(const std::vector<Chain*>& chains,
     const auto requests = paired(chains, states);
     const size_t width = rows.shape(1);
     const auto fill = [&](size_t i) {
-      fill_from(*requests[i].state, rows.data() + i * width, width);
+      requests[i].state->copy_row({rows.data() + i * width, width});
     };
     return step_batch(requests, fill, threads);
   }();

@@ -1,14 +1,18 @@
 // The stages of a chain that need nothing but numbers; users see params.py and chain.py.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <exception>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "core/error.h"
+#include "core/fast_paths.h"
 #include "core/request_state.h"
 #include "core/samplers/adaptive_p.h"
 #include "core/samplers/dist.h"
@@ -29,6 +33,17 @@ using namespace nb::literals;
 
 namespace mlx_sampling {
 namespace {
+
+using HostRow = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void fill_candidates(const HostRow& row, const Bytes& array) {
+  if (array.size() < row.size() * sizeof(Candidate)) {
+    refuse("[fill_candidates] Expected room for ", row.size(), " candidates.");
+  }
+  auto* data = reinterpret_cast<Candidate*>(array.data());
+  for (size_t i = 0; i < row.size(); ++i) data[i] = {static_cast<uint32_t>(i), row.data()[i], 0};
+}
 
 // The error class is Python's: it has two bases.
 void translate(const std::exception_ptr& error, void*) {
@@ -88,6 +103,10 @@ void bind_stages(nb::module_& m) {
 void bind_sampler(nb::module_& m) {
   nb::register_exception_translator(translate);
   bind_stages(m);
+
+  m.def("fill_candidates", &fill_candidates, "row"_a, "array"_a,
+        "For benchmarks: fills memory as llama.cpp's callers fill their candidate array.");
+  m.def("set_fast_paths", &set_fast_paths, "on"_a, "For tests: see fast_paths.h.");
 }
 
 }  // namespace mlx_sampling

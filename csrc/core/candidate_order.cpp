@@ -5,18 +5,16 @@
 #include <cstdint>
 #include <span>
 
+#include "core/bucket_order.h"
+#include "core/candidate_buckets.h"
+#include "core/fast_paths.h"
 #include "core/float_to_int.h"
 #include "core/reference_order.h"
 
 namespace mlx_sampling {
 namespace {
 
-constexpr size_t greatest_heap = 128;
-constexpr int bucket_count = 128;
-constexpr float lowest = -10.0f;
-constexpr float highest = 10.0f;
-constexpr float buckets_per_logit = bucket_count / (highest - lowest);
-constexpr float bucket_of_zero = -lowest * buckets_per_logit;
+constexpr int bucket_count = bucket_limit;
 
 bool comes_first(const Candidate& a, const Candidate& b) { return a.logit > b.logit; }
 
@@ -75,8 +73,37 @@ void keep_greatest(Candidates& candidates, size_t count, Reference reference) {
   candidates.sorted = true;
 }
 
+LogitsAndIds logits_and_ids(const Candidates& candidates) {
+  LogitsAndIds columns;
+  columns.logits.reserve(candidates.data.size());
+  columns.ids.reserve(candidates.data.size());
+  for (const Candidate& candidate : candidates.data) {
+    columns.logits.push_back(candidate.logit);
+    columns.ids.push_back(candidate.id);
+  }
+  return columns;
+}
+
 void sort_candidates(Candidates& candidates, Reference reference) {
-  if (!candidates.sorted) keep_greatest(candidates, candidates.data.size(), reference);
+  if (candidates.sorted) return;
+  if (candidates.data.size() >= BucketOrder::worth_while && fast_paths()) {
+    const LogitsAndIds columns = logits_and_ids(candidates);
+    BucketOrder order(columns.logits, columns.ids.data(), reference);
+    if (order.usable()) {
+      std::vector<Candidate> sorted(candidates.data.size());
+      auto next = sorted.begin();
+      for (size_t b = 0; b < order.bucket_count(); ++b) {
+        for (const Keyed& element : order.sorted(b)) {
+          *next = order.candidate(element);
+          (next++)->p = candidates.data[element.id].p;
+        }
+      }
+      candidates.data.swap(sorted);
+      candidates.sorted = true;
+      return;
+    }
+  }
+  keep_greatest(candidates, candidates.data.size(), reference);
 }
 
 }  // namespace mlx_sampling

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "core/candidates.h"
@@ -15,9 +16,19 @@ namespace mlx_sampling {
 std::vector<Candidate> greatest_by_buckets(const Candidates& candidates, size_t count,
                                            Reference reference);
 
+// Up to this count a heap of it finds the greatest candidates; above it, buckets do.
+inline constexpr size_t greatest_heap = 128;
+
 // Keeps the `count` greatest candidates, in order and marked as sorted; count <= size. The order of
-// equal logits changes at a count of 128: a heap up to there, buckets above it.
+// equal logits changes at `greatest_heap`.
 void keep_greatest(Candidates& candidates, size_t count, Reference reference);
+
+// The columns of candidates, for BucketOrder.
+struct LogitsAndIds {
+  std::vector<float> logits;
+  std::vector<uint32_t> ids;
+};
+LogitsAndIds logits_and_ids(const Candidates& candidates);
 
 // Puts all candidates in order, unless they are marked as sorted.
 void sort_candidates(Candidates& candidates, Reference reference);

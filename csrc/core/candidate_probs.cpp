@@ -1,13 +1,17 @@
 #include "core/candidate_probs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/candidate_order.h"
+#include "core/exp_floats.h"
+#include "core/ordered_sum.h"
 
 namespace mlx_sampling {
 namespace {
@@ -27,23 +31,49 @@ bool is_mask(const Candidate& candidate) {
 }  // namespace
 
 float greatest_logit(const Candidates& candidates) {
-  float greatest = candidates.data.front().logit;
-  if (!candidates.sorted) {
-    for (const Candidate& candidate : candidates.data) {
-      greatest = std::max(greatest, candidate.logit);
+  const auto& data = candidates.data;
+  const float front = data.front().logit;
+  if (candidates.sorted) return front;
+  // Several at a time: one alone would wait for each comparison.
+  std::array<float, 8> greatest;
+  greatest.fill(front);
+  size_t i = 0;
+  for (; i + greatest.size() <= data.size(); i += greatest.size()) {
+    for (size_t lane = 0; lane < greatest.size(); ++lane) {
+      greatest[lane] = std::max(greatest[lane], data[i + lane].logit);
     }
   }
-  return greatest;
+  for (; i < data.size(); ++i) greatest[0] = std::max(greatest[0], data[i].logit);
+  return *std::max_element(greatest.begin(), greatest.end());
 }
+
+template <typename Sum>
+Sum write_exps(Candidates& candidates, float greatest, std::vector<Sum>* ends) {
+  auto& data = candidates.data;
+  std::array<float, exp_chunk> below;
+  std::array<float, exp_chunk> exps;
+  Sum sum = 0;
+  for (size_t begin = 0; begin < data.size(); begin += exp_chunk) {
+    const size_t count = std::min(exp_chunk, data.size() - begin);
+    for (size_t i = 0; i < count; ++i) below[i] = data[begin + i].logit - greatest;
+    exp_floats(below.data(), count, exps.data());
+    if constexpr (std::is_same_v<Sum, float>) {
+      sum = add_in_order(sum, exps.data(), count);
+    } else {
+      for (size_t i = 0; i < count; ++i) sum += exps[i];
+    }
+    for (size_t i = 0; i < count; ++i) data[begin + i].p = exps[i];
+    if (ends != nullptr) ends->push_back(sum);
+  }
+  return sum;
+}
+
+template float write_exps(Candidates&, float, std::vector<float>*);
+template double write_exps(Candidates&, float, std::vector<double>*);
 
 void softmax(Candidates& candidates, std::string_view stage) {
   expect_candidates(candidates, stage);
-  const float greatest = greatest_logit(candidates);
-  float sum = 0;
-  for (Candidate& candidate : candidates.data) {
-    candidate.p = std::exp(candidate.logit - greatest);
-    sum += candidate.p;
-  }
+  const auto sum = write_exps<float>(candidates, greatest_logit(candidates));
   for (Candidate& candidate : candidates.data) candidate.p /= sum;
 }
 

@@ -3,16 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/clones.h"
 #include "core/logit_bits.h"
-
-// The compiler vectorises these loops; on x86-64 Linux the loader picks the widest copy the CPU
-// runs.
-// MLX_SAMPLING_NO_CLONES leaves one copy, so that tests can compile it for each instruction set.
-#if defined(__x86_64__) && defined(__linux__) && !defined(MLX_SAMPLING_NO_CLONES)
-#define MLX_SAMPLING_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define MLX_SAMPLING_CLONES
-#endif
 
 namespace mlx_sampling {
 namespace {
@@ -53,6 +45,19 @@ MLX_SAMPLING_CLONES KeyRange<int32_t> key_range(const uint32_t* words, size_t co
 
 MLX_SAMPLING_CLONES KeyRange<int16_t> key_range(const uint16_t* words, size_t count) {
   return range_of<Float16Bits>(words, count);
+}
+
+MLX_SAMPLING_CLONES KeyRange<int32_t> copy_with_key_range(const uint32_t* __restrict words,
+                                                          size_t count, uint32_t* __restrict copy) {
+  KeyRange<int32_t> range{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+  for (size_t i = 0; i < count; i += 16) __builtin_prefetch(words + i + 2048);
+  for (size_t i = 0; i < count; ++i) {
+    copy[i] = words[i];
+    const int32_t key = Float32Bits::key(words[i]);
+    range.greatest = std::max(range.greatest, key);
+    range.least = std::min(range.least, key);
+  }
+  return range;
 }
 
 MLX_SAMPLING_CLONES int32_t greatest_key_up_to(const uint32_t* words, size_t count, int32_t limit) {

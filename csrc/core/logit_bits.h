@@ -22,6 +22,12 @@ struct LogitBits {
         static_cast<Key>(word & static_cast<Word>(std::numeric_limits<Key>::max()));
     return static_cast<Key>((magnitude ^ sign) - sign);
   }
+
+  // The bits that have this key, those of 0.0 for 0.
+  static constexpr Word word(Key key) {
+    const Word sign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
+    return key >= 0 ? static_cast<Word>(key) : static_cast<Word>(sign | static_cast<Word>(-key));
+  }
 };
 
 using Float32Bits = LogitBits<uint32_t, int32_t, 0x7F800000>;

@@ -10,6 +10,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/block_partition.h"
+#include "core/keyed.h"
+
 namespace mlx_sampling::libcxx {
 
 constexpr ptrdiff_t short_range = 24;         // below it: insertion sort
@@ -46,12 +49,17 @@ void sift_up(T* heap, ptrdiff_t at, const Less& less) {
   heap[at] = value;
 }
 
+// A KeyedInteger stands for the index that the library would sort.
+template <typename T>
+inline constexpr bool heaps_as_arithmetic =
+    std::is_arithmetic_v<T> || std::is_same_v<T, KeyedInteger>;
+
 // LLVM 22 heaps an odd number of arithmetic elements first and then lets the last one climb, which
 // is another order than sinking alone gives where elements are equal.
 template <typename T, typename Less>
 void make_heap(T* heap, ptrdiff_t size, const Less& less) {
   if (size < 2) return;
-  const bool last_climbs = std::is_arithmetic_v<T>;
+  const bool last_climbs = heaps_as_arithmetic<T>;
   const ptrdiff_t sunk = last_climbs && size % 2 == 0 ? size - 1 : size;
   for (ptrdiff_t at = sunk / 2 - 1; at >= 0; --at) sift_down(heap, at, sunk, less);
   if (last_climbs) sift_up(heap, size - 1, less);
@@ -74,15 +82,27 @@ void pop_heap(T* heap, ptrdiff_t size, const Less& less) {
 }
 
 template <typename T, typename Less>
+void replace_root(T* heap, ptrdiff_t size, T value, const Less& less) {
+  heap[0] = value;
+  sift_down(heap, 0, size, less);
+}
+
+template <typename T, typename Less>
+void sort_heap(T* heap, ptrdiff_t size, const Less& less) {
+  for (ptrdiff_t end = size; end > 1; --end) pop_heap(heap, end, less);
+}
+
+template <typename T, typename Less>
 void partial_sort(T* data, ptrdiff_t middle, ptrdiff_t size, const Less& less) {
   if (middle == 0) return;
   make_heap(data, middle, less);
   for (ptrdiff_t i = middle; i < size; ++i) {
     if (!less(data[i], data[0])) continue;
-    std::swap(data[i], data[0]);
-    sift_down(data, 0, middle, less);
+    const T value = data[i];
+    data[i] = data[0];
+    replace_root(data, middle, value, less);
   }
-  for (ptrdiff_t end = middle; end > 1; --end) pop_heap(data, end, less);
+  sort_heap(data, middle, less);
 }
 
 // Moves first[at] left to its place in the sorted elements before it; says whether it moved.
@@ -157,6 +177,15 @@ Split<T> partition(T* first, T* last, const Less& less) {
   do --right;
   while (left < right && !less(*right, pivot));
   const bool nothing_moved = left >= right;
+  if (!nothing_moved) {
+    std::swap(*left++, *right);
+    swap_blocks(
+        left, right, [&](const T& value) { return !less(value, pivot); },
+        [&](const T& value) { return less(value, pivot); });
+    while (less(*left, pivot)) ++left;
+    do --right;
+    while (!less(*right, pivot));
+  }
   while (left < right) {
     std::swap(*left, *right);
     do ++left;
@@ -192,9 +221,12 @@ T* skip_equal(T* first, T* last, const Less& less) {
   return left;
 }
 
-// `leftmost`: no earlier pivot is known to stand right before `first`.
-template <typename T, typename Less>
-void quicksort(T* first, T* last, int depth, bool leftmost, const Less& less) {
+// Ends each short range with `sort_short(first, size)`. All before `first` is done when
+// `wanted(first)` is asked whether to go on. `leftmost`: no earlier pivot is known to stand right
+// before `first`.
+template <typename T, typename Less, typename SortShort, typename Wanted>
+void quicksort(T* first, T* last, int depth, bool leftmost, const Less& less,
+               const SortShort& short_sort, const Wanted& wanted) {
   while (last - first >= short_range) {
     if (depth-- == 0) {
       partial_sort(first, last - first, last - first, less);
@@ -203,6 +235,7 @@ void quicksort(T* first, T* last, int depth, bool leftmost, const Less& less) {
     choose_pivot(first, last, less);
     if (!leftmost && !less(first[-1], *first)) {
       first = skip_equal(first, last, less);
+      if (!wanted(first)) return;
       continue;
     }
     const auto [pivot, nothing_moved] = partition(first, last, less);
@@ -219,18 +252,35 @@ void quicksort(T* first, T* last, int depth, bool leftmost, const Less& less) {
         continue;
       }
     }
-    quicksort(first, pivot, depth, leftmost, less);
+    quicksort(first, pivot, depth, leftmost, less, short_sort, wanted);
     leftmost = false;
     first = pivot + 1;
+    if (!wanted(first)) return;
   }
-  insertion_sort(first, last - first, less);
+  short_sort(first, last - first);
+}
+
+inline int greatest_depth(ptrdiff_t size) {
+  return 2 * (static_cast<int>(std::bit_width(static_cast<size_t>(size))) - 1);
 }
 
 template <typename T, typename Less>
 void sort(T* data, ptrdiff_t size, const Less& less) {
   if (size < 2) return;
-  const int depth = 2 * (static_cast<int>(std::bit_width(static_cast<size_t>(size))) - 1);
-  quicksort(data, data + size, depth, true, less);
+  quicksort(
+      data, data + size, greatest_depth(size), true, less,
+      [&](T* first, ptrdiff_t count) { insertion_sort(first, count, less); },
+      [](const T*) { return true; });
+}
+
+// `sort` by keys, as far as wanted.
+template <typename T, typename Wanted>
+void sort_keyed(T* data, ptrdiff_t size, const Wanted& wanted) {
+  if (size < 2) return;
+  const auto less = [](const T& a, const T& b) { return a.key < b.key; };
+  quicksort(
+      data, data + size, greatest_depth(size), true, less,
+      [](T* first, ptrdiff_t count) { sort_short(first, count); }, wanted);
 }
 
 }  // namespace mlx_sampling::libcxx

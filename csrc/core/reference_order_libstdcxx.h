@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "core/block_partition.h"
+#include "core/keyed.h"
+
 namespace mlx_sampling::libstdcxx {
 
 constexpr ptrdiff_t short_range = 16;
@@ -34,21 +37,38 @@ void fill_root(T* heap, ptrdiff_t root, ptrdiff_t size, T value, const Less& les
   heap[hole] = value;
 }
 
+template <typename T, typename Less>
+void make_heap(T* heap, ptrdiff_t size, const Less& less) {
+  for (ptrdiff_t root = size / 2 - 1; root >= 0; --root) {
+    fill_root(heap, root, size, heap[root], less);
+  }
+}
+
+template <typename T, typename Less>
+void replace_root(T* heap, ptrdiff_t size, T value, const Less& less) {
+  fill_root(heap, 0, size, value, less);
+}
+
+template <typename T, typename Less>
+void sort_heap(T* heap, ptrdiff_t size, const Less& less) {
+  for (ptrdiff_t end = size - 1; end > 0; --end) {
+    const T value = heap[end];
+    heap[end] = heap[0];
+    fill_root(heap, 0, end, value, less);
+  }
+}
+
 // With `middle` = 0 this still moves the first least element to the front, as the library does.
 template <typename T, typename Less>
 void partial_sort(T* data, ptrdiff_t middle, ptrdiff_t size, const Less& less) {
-  for (ptrdiff_t root = middle / 2 - 1; root >= 0; --root) {
-    fill_root(data, root, middle, data[root], less);
-  }
-  const auto swap_for_top = [&](ptrdiff_t at, ptrdiff_t heap_size) {
-    const T value = data[at];
-    data[at] = data[0];
-    fill_root(data, 0, heap_size, value, less);
-  };
+  make_heap(data, middle, less);
   for (ptrdiff_t i = middle; i < size; ++i) {
-    if (less(data[i], data[0])) swap_for_top(i, middle);
+    if (!less(data[i], data[0])) continue;
+    const T value = data[i];
+    data[i] = data[0];
+    replace_root(data, middle, value, less);
   }
-  for (ptrdiff_t end = middle - 1; end > 0; --end) swap_for_top(end, end);
+  sort_heap(data, middle, less);
 }
 
 template <typename T, typename Less>
@@ -64,6 +84,10 @@ T* partition(T* first, T* last, const Less& less) {
   std::swap(*first, *median(first + 1, first + (last - first) / 2, last - 1, less));
   T* left = first + 1;
   T* right = last;
+  const T pivot = *first;
+  swap_blocks(
+      left, right, [&](const T& value) { return !less(value, pivot); },
+      [&](const T& value) { return !less(pivot, value); });
   while (true) {
     while (less(*left, *first)) ++left;
     do --right;
@@ -73,17 +97,23 @@ T* partition(T* first, T* last, const Less& less) {
   }
 }
 
-template <typename T, typename Less>
-void quicksort_roughly(T* first, T* last, int depth, const Less& less) {
+// Ends each short range with `sort_short(first, size)`. Parts do not depend on each other (the
+// library takes the right one first): what is left of `first` is done when `wanted(first)` is asked
+// whether to go on.
+template <typename T, typename Less, typename SortShort, typename Wanted>
+void quicksort_roughly(T* first, T* last, int depth, const Less& less, const SortShort& short_sort,
+                       const Wanted& wanted) {
   while (last - first > short_range) {
     if (depth-- == 0) {
       partial_sort(first, last - first, last - first, less);
       return;
     }
     T* right_part = partition(first, last, less);
-    quicksort_roughly(right_part, last, depth, less);
-    last = right_part;
+    quicksort_roughly(first, right_part, depth, less, short_sort, wanted);
+    first = right_part;
+    if (!wanted(first)) return;
   }
+  short_sort(first, last - first);
 }
 
 // NaNs show where the library treats the first short range differently: there an element less than
@@ -102,12 +132,27 @@ void insertion_sort(T* data, ptrdiff_t size, const Less& less) {
   }
 }
 
+inline int greatest_depth(ptrdiff_t size) {
+  return 2 * (static_cast<int>(std::bit_width(static_cast<size_t>(size))) - 1);
+}
+
 template <typename T, typename Less>
 void sort(T* data, ptrdiff_t size, const Less& less) {
   if (size < 2) return;
-  const int depth = 2 * (static_cast<int>(std::bit_width(static_cast<size_t>(size))) - 1);
-  quicksort_roughly(data, data + size, depth, less);
+  quicksort_roughly(
+      data, data + size, greatest_depth(size), less, [](T*, ptrdiff_t) {},
+      [](const T*) { return true; });
   insertion_sort(data, size, less);
+}
+
+// `sort` by keys, as far as wanted. The one insertion sort at the end does what one for each short
+// range does: no element is less than one of a range before it.
+template <typename T, typename Wanted>
+void sort_keyed(T* data, ptrdiff_t size, const Wanted& wanted) {
+  const auto less = [](const T& a, const T& b) { return a.key < b.key; };
+  quicksort_roughly(
+      data, data + size, greatest_depth(size), less,
+      [](T* first, ptrdiff_t count) { sort_short(first, count); }, wanted);
 }
 
 }  // namespace mlx_sampling::libstdcxx

@@ -1,5 +1,6 @@
 #include "core/request_state.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -68,7 +69,28 @@ std::span<float> RequestState::begin_row(size_t width) {
   row_.resize(width);
   row_state_ = RowState::open;
   candidates.selected = -1;
+  indexed_ = false;
   return row_;
+}
+
+void RequestState::copy_row(std::span<const float> row) {
+  begin_row(row.size());
+  index_row(row.data());
+}
+
+void RequestState::index_row(const float* source) {
+  auto* words = reinterpret_cast<uint32_t*>(row_.data());
+  const auto* from = reinterpret_cast<const uint32_t*>(source);
+  row_index_.greatest.clear();
+  least_key_ = std::numeric_limits<int32_t>::max();
+  for (size_t begin = 0; begin < row_.size(); begin += block_width) {
+    const size_t count = std::min(block_width, row_.size() - begin);
+    const auto range = from == nullptr ? key_range(words + begin, count)
+                                       : copy_with_key_range(from + begin, count, words + begin);
+    least_key_ = std::min(least_key_, range.least);
+    row_index_.greatest.push_back(std::bit_cast<float>(Float32Bits::word(range.greatest)));
+  }
+  indexed_ = true;
 }
 
 void RequestState::finish_row() {
@@ -76,12 +98,18 @@ void RequestState::finish_row() {
     throw std::logic_error("[finish_row] Expected a row that begin_row() opened, got none.");
   }
   row_state_ = RowState::absent;
-  const auto range = key_range(reinterpret_cast<const uint32_t*>(row_.data()), row_.size());
-  constexpr int32_t inf = Float32Bits::inf_key;
-  const int32_t least_legal = neg_inf_ == NegInf::masked ? -inf : -inf + 1;
-  if (range.least < least_legal || range.greatest >= inf || range.greatest <= -inf) {
-    refuse_row(row_, neg_inf_);
+  if (!indexed_) index_row(nullptr);
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  constexpr int32_t inf_key = Float32Bits::inf_key;
+  const int32_t least_legal = neg_inf_ == NegInf::masked ? -inf_key : -inf_key + 1;
+  // A NaN lies below every legal key, or is its block's greatest.
+  bool legal = least_key_ >= least_legal;
+  bool any = false;
+  for (const float greatest : row_index_.greatest) {
+    legal &= greatest < inf;
+    any |= greatest > -inf;
   }
+  if (!legal || !any) refuse_row(row_, neg_inf_);
   width_ = row_.size();
   row_state_ = RowState::retained;
 }

@@ -16,6 +16,7 @@
 #include "core/logit_bits.h"
 #include "core/mt19937.h"
 #include "core/reference.h"
+#include "core/row_index.h"
 
 namespace mlx_sampling {
 
@@ -87,6 +88,9 @@ class RequestState {
   // keeping the retained row, where the width is below that, or not that of the rows before.
   std::span<float> begin_row(size_t width);
 
+  // `begin_row()`, and fills the row.
+  void copy_row(std::span<const float> row);
+
   // Checks the row that `begin_row()` opened and retains it. Throws NonfiniteLogits, leaving the
   // request without a row, on NaN or +inf, on -inf unless it is a mask, and where every logit is
   // -inf.
@@ -96,6 +100,9 @@ class RequestState {
 
   // The retained row; throws std::logic_error where there is none.
   std::span<const float> row() const;
+
+  // Of the retained row.
+  const RowIndex& row_index() const { return row_index_; }
 
   // As it was when made: streams at their start, no history, no row, any width, no stage begun.
   void reset();
@@ -118,6 +125,10 @@ class RequestState {
 
  private:
   friend class InUse;
+
+  // Looks at every logit, copying it from `source` first where there is one.
+  void index_row(const float* source);
+
   enum class RowState { absent, open, retained };
 
   uint32_t seed_;
@@ -125,6 +136,9 @@ class RequestState {
   NegInf neg_inf_;
   size_t vocab_size_;  // 0 = not known
   std::vector<float> row_;
+  RowIndex row_index_;
+  int32_t least_key_ = 0;
+  bool indexed_ = false;  // the index and the least key are those of `row_`
   size_t width_;
   RowState row_state_ = RowState::absent;
   UseFlag use_;

@@ -6,10 +6,6 @@ mlx-lm's own loops are in `mlx_sampling.mlx_lm`, which alone needs mlx-lm.
 """
 
 # ruff: noqa: E402
-from mlx_sampling import _interrupt
-
-_interrupt.exit_quietly()
-
 from mlx_sampling import _check
 
 _check.load_ext(_check.load_mlx())

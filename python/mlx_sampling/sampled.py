@@ -32,14 +32,15 @@ def sample_stream(
 ) -> Generator[int, None, None]:
     """Tokens that `sampler` picks from an mlx-lm model's full rows.
 
-    The next forward pass is queued before a token is handed out, so that it runs while the caller
-    works. However a run ends, the cache then holds what it held before, the prompt and the tokens
-    handed out.
+    The next forward pass is queued before a token is handed out, so that it runs while the caller works. A
+    step that fails gives its draw back: the sampler is as it was before it. However a run ends, the cache
+    then holds what it held before, the prompt and the tokens handed out.
 
     Args:
         model: An mlx-lm model: `model(tokens [1, T], cache=...)` gives logits `[1, T, V]`.
         prompt: Token ids `[T]`, T >= 1.
-        sampler: The request's sampler; its streams go on from where they are.
+        sampler: The request's sampler; its streams go on from where they are. The prompt and each token
+            are accepted into its history here.
         max_tokens: Most tokens to hand out, >= 1. Default: 256.
         stop_tokens: Ids that end the run; the one met is handed out as the last token.
         prompt_cache: Cache to go on from, updated in place. Default: a new one.
@@ -73,18 +74,26 @@ def _stream(
     logits = run.prefill(prompt, step_size)
     handed_out = 0
     try:
+        sampler.accept_prompt(prompt)
         while handed_out < limit:
+            before = sampler.snapshot()
             try:
                 token = sampler.sample(logits)
             except NonfiniteLogitsError as error:
                 raise nonfinite_at(handed_out) from error
-            check_pick(token, run)
             last = token in stop or handed_out + 1 == limit
-            logits = run.feed(mx.array([[token]], dtype=mx.uint32))
-            if last:
-                run.evaluate_cache(wait=False)
-            else:
-                mx.async_eval(logits)
+            try:
+                check_pick(token, run)
+                sampler.accept(token)
+                logits = run.feed(mx.array([[token]], dtype=mx.uint32))
+                if last:
+                    run.evaluate_cache(wait=False)
+                else:
+                    mx.async_eval(logits)
+            except BaseException:
+                # The token was not handed out: its draw and its place in the history are given back.
+                sampler.restore_state(before)
+                raise
             handed_out += 1
             run.held += 1
             if last:

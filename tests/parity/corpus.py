@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import cases
+import chain_cases as cases
 import numpy as np
-from cases import Case, Step
+from chain_cases import Case, Step
 from drive import Ours, Outcome, Upstream
 
 PATH = Path(__file__).with_name("corpus_libcxx.npz")

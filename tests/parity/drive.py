@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from cases import Case, Step, row_of
+from chain_cases import Case, Step, row_of
 from llama import Chain as LlamaChain
 from llama import Llama, LogitBias, Vocabulary
 

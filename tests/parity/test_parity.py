@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 
-import cases
+import chain_cases as cases
 import drive
 import llama
 import numpy as np
 import pytest
-from cases import Case
+from chain_cases import Case
 from drive import SAMPLERS, Counts, Difference, Outcome, available, compare, run_case
 
 REFERENCE = "libstdc++"

@@ -12,7 +12,7 @@ from typing import Any
 import llama
 import numpy as np
 import pytest
-from cases import Draw
+from chain_cases import Draw
 from drive import Outcome, Upstream, compare
 
 from mlx_sampling.params import SamplingParams

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 
 import mlx.core as mx
 import pytest
-from conftest import VOCAB
+from tiny_models import VOCAB
 
 from mlx_sampling._build import MLX_VERSION
 from mlx_sampling.cli import main
@@ -66,6 +67,23 @@ def test_seeded_text_repeats(packaged):
     assert answer(*options, "--seed", str(fresh["seed"]))["text"] == fresh["text"]
 
 
+def test_sampling_options(packaged):
+    options = ("--temp", "0.9", "--seed", "7", "--max-tokens", "16")
+    plain = answer(*options)
+    every = shlex.split(
+        "--top-k 30 --top-p 0.9 --min-p 0.02 --typical-p 0.9 --top-n-sigma 2 --xtc-probability 0.1 "
+        "--repeat-penalty 1.2 --frequency-penalty 0.1 --presence-penalty 0.1 --repeat-last-n 32 "
+        "--dry-multiplier 0.5 --dynatemp-range 0.2 --min-keep 2 --logit-bias 504-inf "
+        "--samplers edskypmxt --reference libstdc++"
+    )
+    changed = answer(*options, *every)
+    assert changed["text"] == answer(*options, *every)["text"] != plain["text"]
+    assert answer(*options, "--mirostat", "2")["text"] != plain["text"]
+    penalised = answer("--max-tokens", "8", "--repeat-penalty", "1.5")
+    assert penalised["route"] == "A"
+    assert penalised["route_reason"].endswith("for penalties")
+
+
 @pytest.mark.parametrize("temperature", ["0", "0.8"])
 def test_ignore_eos(packaged, temperature):
     prompt = ["generate", "Say hi.", "--json", "--temp", temperature]
@@ -103,6 +121,8 @@ def test_ctrl_c_ends_with_what_was_produced(packaged):
     [
         (("--temp", "-1"), "[temperature] Expected a finite value >= 0, got -1.0."),
         (("--seed", "-1"), "[seed] Expected an int in [0, 4294967294], got -1."),
+        (("--temp", "1", "--top-p", "1.5"), "[top_p] Expected a finite value in [0, 1], got 1.5."),
+        (("--logit-bias", "x"), "[logit_bias] Expected ID+BIAS or ID-BIAS, got 'x'."),
         (("--max-tokens", "0"), "[max_tokens] Expected an int >= 1, got 0."),
         (
             ("--seed", "42"),
@@ -257,7 +277,7 @@ def test_a_prompt_that_is_not_utf8():
 # A model that answers at once: what is tried is the program around it.
 FAKE = """
     import os, sys
-    from conftest import tiny_llama
+    from tiny_models import tiny_llama
     from python.test_cli import Text
     import mlx_sampling.mlx_lm
     from mlx_sampling.cli import main
@@ -318,38 +338,18 @@ def test_characters_that_stdout_lacks():
     assert "\u00e9\U0001f600" * 3 in done.stdout.decode("utf-8")
 
 
-@pytest.mark.parametrize("script", [False, True])
-@pytest.mark.parametrize("module", ["mlx_sampling.ops", "mlx_sampling.cli.generate", "mlx_lm"])
-def test_ctrl_c_while_importing(tmp_path, module, script):
-    (tmp_path / "sitecustomize.py").write_text(
-        textwrap.dedent(f"""
-            import os, signal, sys
-
-            class Interrupt:
-                def find_spec(self, name, path=None, target=None):
-                    if name == {module!r}:
-                        os.kill(os.getpid(), signal.SIGINT)
-
-            sys.meta_path.insert(0, Interrupt())
-        """)
-    )
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    start = command("generate", QUESTION)
-    if script:  # As pip installs it.
-        program = tmp_path / "mlx-sampling"
-        program.write_text("import sys; from mlx_sampling.cli import main; sys.exit(main())")
-        start[1:3] = [str(program)]
-    done = subprocess.run(
-        start, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 130
-    assert done.stderr in ("", "interrupted\n")
-
-
-def test_a_library_leaves_ctrl_c_alone():
-    script = "import signal, mlx_sampling; raise signal.raise_signal(signal.SIGINT)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stderr.endswith("KeyboardInterrupt\n")
+def test_bench_chain_without_llama(monkeypatch):
+    monkeypatch.delenv("MLX_SAMPLING_LLAMA", raising=False)
+    done = run("bench", "chain", "--vocab", "1500", "--rounds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["environment"]["llama_cpp"].startswith("not measured")
+    assert len(report["results"]) == 16
+    assert all(result["us"]["ours"] > 0 for result in report["results"])
+    table = run("bench", "chain", "--vocab", "100", "--chain", "greedy", "--rows", "ties")
+    assert table.stdout.startswith("# processor: ")
+    assert run("bench", "chain", "--vocab", "0").returncode == 1
+    assert "holds no libllama" in run("bench", "chain", "--llama", "/dev/null/none").stderr
 
 
 def test_bench_kernels():

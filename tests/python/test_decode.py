@@ -5,8 +5,8 @@ import gc
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
-from conftest import VOCAB, Poisoned, tiny_llama
 from test_greedy import DEPTHS, PROMPT, assert_holds, mlx_lm_greedy
+from tiny_models import VOCAB, Poisoned, tiny_llama
 
 from mlx_sampling import Sampler, greedy_stream, sample_stream
 from mlx_sampling.errors import CacheNotRestoredError

@@ -4,7 +4,7 @@ import gc
 
 import mlx.core as mx
 import pytest
-from conftest import VOCAB, Poisoned, tiny_llama
+from tiny_models import VOCAB, Poisoned, tiny_llama
 
 from mlx_sampling import NonfiniteLogitsError, greedy_stream
 

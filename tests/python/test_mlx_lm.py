@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
-from conftest import Poisoned
+from tiny_models import Poisoned
 
 from mlx_sampling import NonfiniteLogitsError
 from mlx_sampling._ext import is_available
@@ -252,7 +252,7 @@ def test_nan_in_mlx_lms_own_loop_is_an_error_not_a_signal():
     """NO_TOKEN used as a gather index would crash the process: run it in one of its own."""
     script = """
         import mlx.core as mx
-        from conftest import Poisoned, tiny_llama
+        from tiny_models import Poisoned, tiny_llama
         from mlx_lm.generate import generate_step
         from mlx_sampling import NonfiniteLogitsError
         from mlx_sampling.mlx_lm import make_sampler
@@ -278,3 +278,21 @@ def test_nan_in_mlx_lms_own_loop_is_an_error_not_a_signal():
     assert int(count) in (3, 4)
     assert name == "NonfiniteLogitsError"
     assert "at step 3" in message[0]
+
+
+def test_mlx_lms_parameters_and_their_off_values(tiny_model):
+    logprobs = mx.array([[0.0, -1.0, -1.5, -9.0]])
+
+    def drawn(**options):
+        return {make_sampler(temp=5.0, seed=s, **options)(logprobs).item() for s in range(80)}
+
+    assert drawn() == drawn(top_p=0, top_k=0, min_p=0, xtc_probability=0) == {0, 1, 2, 3}
+    assert drawn(top_p=1.0) == {0, 1, 2, 3}
+    assert drawn(top_k=2) == {0, 1}
+    assert drawn(top_k=100) == {0, 1, 2, 3}
+    assert drawn(min_p=0.3) == {0, 1}
+    assert drawn(min_p=0.3, min_tokens_to_keep=3) == {0, 1, 2}
+    assert drawn(top_p=0.7) == {0, 1}
+    assert drawn(xtc_probability=1.0, xtc_threshold=0.1) == {2, 3}
+    with pytest.raises(ValueError, match=r"^\[top_p\] Expected"):
+        make_sampler(temp=1.0, top_p=1.5)

@@ -3,8 +3,8 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from conftest import Poisoned
 from test_greedy import PROMPT, assert_holds
+from tiny_models import Poisoned
 
 from mlx_sampling import NonfiniteLogitsError, Sampler, greedy_stream, sample_stream
 
@@ -76,3 +76,42 @@ def test_bad_arguments(tiny_model):
         sample_stream(tiny_model, PROMPT, Sampler(), max_tokens=0)
     with pytest.raises(ValueError, match=r"\[prompt\] Expected at least one token id"):
         sample_stream(tiny_model, [], Sampler())
+
+
+def test_the_prompt_and_the_tokens_join_the_history(tiny_model):
+    sampler = Sampler(temperature=1.0, seed=3, repeat_penalty=1.3)
+    stream = sample_stream(tiny_model, PROMPT, sampler, max_tokens=6)
+    tokens = list(stream)
+    assert sampler.history == PROMPT + tokens
+    plain = Sampler(temperature=1.0, seed=3)
+    assert list(sample_stream(tiny_model, PROMPT, plain, max_tokens=40)) != list(
+        sample_stream(
+            tiny_model, PROMPT, Sampler(temperature=1.0, seed=3, repeat_penalty=3.0), max_tokens=40
+        )
+    )
+
+
+def test_a_failing_forward_pass_gives_its_draw_back(tiny_model):
+    class Failing:
+        calls = 0
+        args = tiny_model.args
+
+        def make_cache(self):
+            return tiny_model.make_cache()
+
+        def __call__(self, tokens, cache):
+            self.calls += 1
+            if self.calls == 5:
+                raise MemoryError("no room")
+            return tiny_model(tokens, cache=cache)
+
+    sampler = Sampler(temperature=1.0, seed=2)
+    tokens = []
+    with pytest.raises(MemoryError):
+        for token in sample_stream(Failing(), PROMPT, sampler):
+            tokens.append(token)
+    assert len(tokens) == 2
+    witness = Sampler(temperature=1.0, seed=2)
+    stream = sample_stream(tiny_model, PROMPT, witness)
+    assert [next(stream) for _ in range(2)] == tokens
+    assert sampler.snapshot() == witness.snapshot()

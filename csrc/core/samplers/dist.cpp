@@ -1,9 +1,11 @@
 #include "core/samplers/dist.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
+#include <vector>
 
 #include "core/candidate_probs.h"
 
@@ -21,12 +23,8 @@ void Dist::apply(Candidates& candidates, RequestState& state) const {
     return;
   }
 
-  const float greatest = greatest_logit(candidates);
-  double sum = 0;
-  for (Candidate& candidate : data) {
-    candidate.p = std::exp(candidate.logit - greatest);
-    sum += candidate.p;
-  }
+  std::vector<double> ends;  // of the running sum, by chunk
+  const auto sum = write_exps<double>(candidates, greatest_logit(candidates), &ends);
   if (!(sum > 0 && std::isfinite(sum))) {
     std::ostringstream error;
     error << "[dist] Expected logits with a finite softmax, got a sum of " << sum
@@ -35,16 +33,17 @@ void Dist::apply(Candidates& candidates, RequestState& state) const {
   }
 
   const double target = sum * stream.uniform_f64(state.reference());
-  double running = 0;
-  for (size_t i = 0; i < data.size(); ++i) {
-    if (candidates.selected < 0) {
-      running += data[i].p;
-      // A uniform of exactly 0 would else fall on a mask that stands first.
-      const bool masked = data[i].logit == -std::numeric_limits<float>::infinity();
-      if (running >= target && !masked) candidates.selected = static_cast<int64_t>(i);
-    }
-    data[i].p = static_cast<float>(data[i].p / sum);
+  const auto chunk = static_cast<size_t>(
+      std::find_if(ends.begin(), ends.end(), [=](double end) { return end >= target; }) -
+      ends.begin());
+  double running = chunk == 0 ? 0.0 : ends[chunk - 1];
+  for (size_t i = chunk * exp_chunk; i < data.size() && candidates.selected < 0; ++i) {
+    running += data[i].p;
+    // A uniform of exactly 0 would else fall on a mask that stands first.
+    const bool masked = data[i].logit == -std::numeric_limits<float>::infinity();
+    if (running >= target && !masked) candidates.selected = static_cast<int64_t>(i);
   }
+  for (Candidate& candidate : data) candidate.p = static_cast<float>(candidate.p / sum);
 }
 
 }  // namespace mlx_sampling

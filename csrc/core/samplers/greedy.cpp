@@ -1,6 +1,8 @@
 #include "core/samplers/greedy.h"
 
-#include "core/argmax.h"
+#include <algorithm>
+
+#include "core/fast_paths.h"
 
 namespace mlx_sampling {
 
@@ -17,9 +19,16 @@ void Greedy::apply(Candidates& candidates, RequestState&) const {
   candidates.selected = static_cast<int64_t>(best);
 }
 
-void Greedy::apply_row(std::span<const float> row, Candidates& candidates, RequestState&) const {
-  const auto* words = reinterpret_cast<const uint32_t*>(row.data());
-  const uint32_t id = argmax_row<Float32Bits>({words, 1, row.size()});
+void Greedy::apply_row(std::span<const float> row, Candidates& candidates,
+                       RequestState& state) const {
+  if (!fast_paths()) {
+    Sampler::apply_row(row, candidates, state);
+    return;
+  }
+  const auto& greatest = state.row_index().greatest;
+  const auto block = std::max_element(greatest.begin(), greatest.end());
+  const auto first = row.begin() + (block - greatest.begin()) * static_cast<ptrdiff_t>(block_width);
+  const auto id = static_cast<uint32_t>(std::find(first, row.end(), *block) - row.begin());
   candidates.data.assign(1, {id, row[id], 0.0f});
   candidates.selected = 0;
   candidates.sorted = true;

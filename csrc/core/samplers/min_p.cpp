@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "core/candidate_order.h"
+#include "core/fast_paths.h"
+#include "core/row_scan.h"
 #include "core/samplers/parameters.h"
 
 namespace mlx_sampling {
@@ -38,6 +40,22 @@ void MinP::apply(Candidates& candidates, RequestState& state) const {
   if (!candidates.sorted && keep_passing(candidates)) return;
   sort_candidates(candidates, state.reference());
   keep_passing_of_sorted(candidates);
+}
+
+// The greatest logit is known, so that the threshold is: only what passes becomes a candidate.
+void MinP::apply_row(std::span<const float> row, Candidates& candidates,
+                     RequestState& state) const {
+  if (p_ > 0.0f && fast_paths()) {
+    const float greatest =
+        std::max(-std::numeric_limits<float>::max(), state.row_index().greatest_of_all());
+    all_from(row, state.row_index(), greatest + std::log(p_), candidates.data);
+    if (!candidates.data.empty() && candidates.data.size() >= min_keep_) {
+      candidates.selected = -1;
+      candidates.sorted = false;
+      return;
+    }
+  }
+  Sampler::apply_row(row, candidates, state);
 }
 
 }  // namespace mlx_sampling

@@ -18,6 +18,8 @@ class MinP : public Sampler {
 
   std::string_view name() const override { return "min_p"; }
   void apply(Candidates& candidates, RequestState& state) const override;
+  void apply_row(std::span<const float> row, Candidates& candidates,
+                 RequestState& state) const override;
 
  private:
   bool keep_passing(Candidates& candidates) const;

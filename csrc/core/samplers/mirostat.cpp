@@ -5,7 +5,10 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "core/bucket_order.h"
+#include "core/candidate_order.h"
 #include "core/candidate_probs.h"
+#include "core/fast_paths.h"
 #include "core/float_to_int.h"
 #include "core/samplers/parameters.h"
 
@@ -37,11 +40,15 @@ float estimate_exponent(const std::vector<Candidate>& data, size_t m) {
 MirostatBase::MirostatBase(std::string_view name, double tau, double eta)
     : tau_(finite_float(name, "tau", tau)), eta_(finite_float(name, "eta", eta)) {}
 
+void MirostatBase::keep(Candidates& candidates, float mu, Reference reference) const {
+  sorted_softmax(candidates, reference, name());
+  truncate(candidates, mu);
+}
+
 void MirostatBase::apply(Candidates& candidates, RequestState& state) const {
   const Reference reference = state.reference();
   const float mu = state.mirostat_mu.value_or(2.0f * tau_);
-  sorted_softmax(candidates, reference, name());
-  truncate(candidates, mu);
+  keep(candidates, mu, reference);
   sorted_softmax(candidates, reference, name());
   const size_t picked = pick_by_p(candidates, state.streams.mirostat, reference, name());
   candidates.selected = static_cast<int64_t>(picked);
@@ -66,6 +73,33 @@ void Mirostat::truncate(Candidates& candidates, float mu) const {
 }
 
 MirostatV2::MirostatV2(double tau, double eta) : MirostatBase("mirostat_v2", tau, eta) {}
+
+void MirostatV2::keep(Candidates& candidates, float mu, Reference reference) const {
+  auto& data = candidates.data;
+  if (candidates.sorted || data.size() < BucketOrder::worth_while || !fast_paths()) {
+    MirostatBase::keep(candidates, mu, reference);
+    return;
+  }
+  const LogitsAndIds columns = logits_and_ids(candidates);
+  BucketOrder order(columns.logits, columns.ids.data(), reference);
+  if (!order.usable()) {
+    MirostatBase::keep(candidates, mu, reference);
+    return;
+  }
+  const float sum = order.softmax_sum();
+  data.clear();
+  bool within = true;
+  for (size_t b = 0; b < order.bucket_count() && within; ++b) {
+    for (const Keyed& element : order.sorted(b)) {
+      const float p = std::exp(order.logit(element) - order.greatest()) / sum;
+      within = !(-std::log2(p) > mu);
+      if (!within && !data.empty()) break;
+      data.push_back(order.candidate(element));
+      if (!within) break;
+    }
+  }
+  candidates.sorted = true;
+}
 
 void MirostatV2::truncate(Candidates& candidates, float mu) const {
   auto& data = candidates.data;

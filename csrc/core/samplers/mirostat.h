@@ -21,6 +21,9 @@ class MirostatBase : public Sampler {
  protected:
   MirostatBase(std::string_view name, double tau, double eta);
 
+  // Sorts, and drops what is beyond `mu`.
+  virtual void keep(Candidates& candidates, float mu, Reference reference) const;
+
   // Drops what is beyond `mu`; the candidates are sorted and have p.
   virtual void truncate(Candidates& candidates, float mu) const = 0;
 
@@ -56,6 +59,8 @@ class MirostatV2 : public MirostatBase {
   std::string_view name() const override { return "mirostat_v2"; }
 
  protected:
+  // Sorts no more than it keeps.
+  void keep(Candidates& candidates, float mu, Reference reference) const override;
   void truncate(Candidates& candidates, float mu) const override;
 };
 

@@ -18,6 +18,8 @@ class Temperature : public Sampler {
 
   std::string_view name() const override { return "temperature"; }
   void apply(Candidates& candidates, RequestState& state) const override;
+  void apply_row(std::span<const float> row, Candidates& candidates,
+                 RequestState& state) const override;
 
  private:
   float temperature_;

@@ -14,6 +14,8 @@ class TopK : public Sampler {
 
   std::string_view name() const override { return "top_k"; }
   void apply(Candidates& candidates, RequestState& state) const override;
+  void apply_row(std::span<const float> row, Candidates& candidates,
+                 RequestState& state) const override;
 
  private:
   int64_t k_;

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "core/samplers/sampler.h"
 
@@ -17,9 +19,13 @@ class TopP : public Sampler {
 
   std::string_view name() const override { return "top_p"; }
   void apply(Candidates& candidates, RequestState& state) const override;
+  void apply_row(std::span<const float> row, Candidates& candidates,
+                 RequestState& state) const override;
 
  private:
   size_t kept(const std::vector<Candidate>& greatest) const;
+  bool keep_lazily(std::span<const float> logits, const uint32_t* ids, Candidates& candidates,
+                   Reference reference) const;
 
   float p_;
   size_t min_keep_;

@@ -7,9 +7,11 @@ from typing import Any
 
 def add_parser(commands: Any) -> None:
     """Adds `bench NAME` to the command line's subcommands."""
-    from mlx_sampling.bench import kernels
+    from mlx_sampling.bench import chain, kernels
 
     parser = commands.add_parser(
         "bench", help="measure beside peers", description="Measures beside peers, in one run."
     )
-    kernels.add_parser(parser.add_subparsers(dest="bench", required=True))
+    benches = parser.add_subparsers(dest="benchmark", required=True)
+    for bench in (kernels, chain):
+        bench.add_parser(benches)

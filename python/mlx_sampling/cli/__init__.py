@@ -7,8 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-
-from mlx_sampling import _interrupt
+from importlib.metadata import version
 
 _INTERRUPTED = 130
 _READER_GONE = 141  # What a shell reports for a program that SIGPIPE ended.
@@ -22,7 +21,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     message = None
     try:
-        _interrupt.raise_again()
         status = _run(argv)
     except KeyboardInterrupt:
         status, message = _INTERRUPTED, "interrupted"
@@ -43,6 +41,7 @@ def _run(argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="mlx-sampling", description="Turns a language model's logits into tokens on MLX."
     )
+    parser.add_argument("--version", action="version", version=version("mlx-sampling"))
     commands = parser.add_subparsers(dest="command", required=True)
     for module in (generate, bench):
         module.add_parser(commands)

@@ -6,17 +6,19 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 import mlx.core as mx
 
+from mlx_sampling.chain import dry_is_on
+from mlx_sampling.cli import sampling_options
 from mlx_sampling.decode import PREFILL_STEP, vocab_size_of
 from mlx_sampling.greedy import greedy_stream
 from mlx_sampling.params import SamplingParams
-from mlx_sampling.routes import RouteDecision, choose_route
+from mlx_sampling.routes import RouteDecision, route_for
 from mlx_sampling.sampled import sample_stream
 from mlx_sampling.sampler import Sampler
 
@@ -46,6 +48,7 @@ def add_parser(commands: Any) -> None:
         help="seed of the draw, for --temp > 0 only (default: a fresh one, reported)",
     )
     parser.add_argument("--max-tokens", type=int, default=256, help="most tokens to answer with")
+    sampling_options.add(parser.add_argument_group("sampling", "what --temp > 0 draws from"))
     parser.add_argument("--ignore-eos", action="store_true", help="never end the answer by itself")
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object at the end, no stream"
@@ -82,8 +85,8 @@ class _Progress:
 
 
 def run(args: argparse.Namespace) -> int:
-    params = SamplingParams(temperature=args.temp, seed=args.seed)
-    decision = choose_route(temperature=params.temperature, ignore_eos=args.ignore_eos)
+    params = sampling_options.params_of(args)
+    decision = route_for(params)
     if decision.greedy and params.seed is not None:
         raise ValueError(
             f"[seed] Expected no seed at temperature 0, got {params.seed}: "
@@ -156,7 +159,7 @@ def _load(name: str | None) -> tuple[Any, Any]:
         from mlx_sampling.mlx_lm import load
     except ImportError as error:
         raise ImportError(
-            f'generate runs mlx-lm models, and {error}; mend it with: pip install "mlx-sampling[mlx-lm]"'
+            f"generate runs mlx-lm models, and {error}; mend it with: pip install mlx-lm"
         ) from error
     try:
         return load(name, progress=_Progress(sys.stderr is not None and sys.stderr.isatty()))
@@ -226,7 +229,13 @@ def _stream(
             prefill_step_size=step,
         )
         return stream, None
-    sampler = Sampler(params, excluded=excluded)
+    with_texts = dry_is_on(params) and params.dry_sequence_breakers
+    sampler = Sampler(
+        params,
+        eos_token_ids=eos,
+        token_texts=_token_texts(tokenizer) if with_texts else None,
+        tokenize=_tokenizer_of_bytes(tokenizer) if with_texts else None,
+    )
     stream = sample_stream(
         model,
         ids,
@@ -236,6 +245,16 @@ def _stream(
         prefill_step_size=step,
     )
     return stream, sampler
+
+
+def _token_texts(tokenizer: Any) -> list[str]:
+    return [tokenizer.decode([token]) for token in range(len(tokenizer.get_vocab()))]
+
+
+def _tokenizer_of_bytes(tokenizer: Any) -> Callable[[bytes], list[int]]:
+    return lambda text: list(
+        tokenizer.encode(text.decode("utf-8", "replace"), add_special_tokens=False)
+    )
 
 
 def _answer(stream: Generator[int, None, None], tokenizer: Any, show: bool) -> _Answer:

@@ -54,8 +54,18 @@ class LmSampler:
             self.discard()
 
 
+# The order in which mlx-lm applies its filters.
+_MLX_LM_ORDER = ("top_p", "min_p", "xtc", "top_k", "temperature")
+
+
 def make_sampler(
     temp: float = 0.0,
+    top_p: float = 0.0,
+    min_p: float = 0.0,
+    min_tokens_to_keep: int = 1,
+    top_k: int = 0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
     *,
     seed: int | None = None,
     excluded: Iterable[int] = (),
@@ -82,7 +92,13 @@ def make_sampler(
     decoding, which verifies several rows at once; a greedy one can, and its steps then count calls.
 
     Args:
-        temp: Finite, >= 0; 0 is greedy. Default: 0 (mlx-lm's).
+        temp: Finite, >= 0; 0 is greedy, and then the filters below have nothing to do. Default: 0 (mlx-lm's).
+        top_p: In [0, 1]; 0 and 1 are off, as in mlx-lm. Default: 0.
+        min_p: In [0, 1]; 0 is off. Default: 0.
+        min_tokens_to_keep: >= 0. Tokens that top_p, min_p and xtc keep at least. Default: 1.
+        top_k: >= 0; 0 is off, more than V keeps all. Default: 0.
+        xtc_probability: In [0, 1]; 0 is off. Default: 0.
+        xtc_threshold: In [0, 1]. Default: 0.1.
         seed: Seed of the draw, in [0, 2**32 - 2]; a greedy sampler draws nothing. Default: fresh entropy,
             see `SeededSampler.seed`.
         excluded: Token ids never picked (end-of-generation ids, to ignore them).
@@ -92,9 +108,7 @@ def make_sampler(
         A callable: logprobs `[B, V]` float32, float16 or bfloat16 to uint32 `[B]` (B = 1 if `temp > 0`).
         It raises `TypeError` for what is no array and `ValueError` for another shape or dtype, or an
         excluded id outside [0, V). Where nothing may be picked (each finite logit is excluded), a greedy
-        one raises `NonfiniteLogitsError` as above; a drawing one raises, in the same call, a `ValueError`
-        of its chain (`[dist]`), which does not name the step, and for a row that is -inf throughout
-        `NonfiniteLogitsError`.
+        one raises `NonfiniteLogitsError` as above, a drawing one in the same call, without naming the step.
 
     Raises:
         TypeError: A temperature, seed or excluded id of the wrong type.
@@ -105,7 +119,17 @@ def make_sampler(
         ...     for response in mlx_lm.stream_generate(model, tokenizer, "Hello", sampler=sampler):
         ...         print(response.text, end="")
     """
-    params = SamplingParams(temperature=temp, seed=seed)
+    params = SamplingParams(
+        temperature=temp,
+        top_p=1.0 if top_p == 0 else top_p,
+        min_p=min_p,
+        min_keep=min_tokens_to_keep,
+        top_k=top_k,
+        xtc_probability=xtc_probability,
+        xtc_threshold=xtc_threshold,
+        samplers=_MLX_LM_ORDER,
+        seed=seed,
+    )
     if params.temperature == 0:
         return GreedySampler(excluded, strict)
     return SeededSampler(Sampler(params, neg_inf="masked", excluded=excluded))
