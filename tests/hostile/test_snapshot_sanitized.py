@@ -21,9 +21,13 @@ FLAGS = ["-std=c++20", "-O1", "-g1", SANITIZERS, "-fno-sanitize-recover=all", f"
 TRIES = 4_000
 
 
+def object_of(folder: Path, source: Path) -> Path:
+    return folder / f"{source.parent.name}_{source.stem}.o"
+
+
 def compiled(folder: Path, source: Path) -> subprocess.Popen:
-    target = folder / f"{source.stem}.o"
-    return subprocess.Popen(["g++", *FLAGS, "-c", source, "-o", target], stderr=subprocess.PIPE)
+    command = ["g++", *FLAGS, "-c", source, "-o", object_of(folder, source)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE)
 
 
 def test_damaged_snapshots(tmp_path):
@@ -44,7 +48,7 @@ def test_damaged_snapshots(tmp_path):
         for job in [compiled(tmp_path, source) for source in sources[first : first + at_once]]:
             _, errors = job.communicate()
             assert job.returncode == 0, errors.decode()
-    objects = [tmp_path / f"{source.stem}.o" for source in sources]
+    objects = [object_of(tmp_path, source) for source in sources]
     program = tmp_path / "check"
     subprocess.run(["g++", SANITIZERS, *objects, "-o", program, "-pthread"], check=True)
     ran = subprocess.run([program, str(TRIES)], capture_output=True, text=True)
