@@ -1,6 +1,7 @@
 // Snapshots as bytes, little-endian on every platform, and the checksum that guards them.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -9,12 +10,20 @@
 
 namespace mlx_sampling {
 
+// CRC-32 of IEEE 802.3, as zlib's.
+inline constexpr std::array<uint32_t, 256> crc_table = [] {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xEDB88320u : 0u);
+    table[byte] = crc;
+  }
+  return table;
+}();
+
 inline uint32_t crc32(std::span<const uint8_t> bytes) {
   uint32_t crc = ~0u;
-  for (uint8_t byte : bytes) {
-    crc ^= byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xEDB88320u : 0u);
-  }
+  for (uint8_t byte : bytes) crc = (crc >> 8) ^ crc_table[(crc ^ byte) & 0xFF];
   return ~crc;
 }
 
