@@ -81,7 +81,7 @@ void MirostatV2::keep(Candidates& candidates, float mu, Reference reference) con
     return;
   }
   const LogitsAndIds columns = logits_and_ids(candidates);
-  BucketOrder order(columns.logits, columns.ids.data(), reference);
+  BucketOrder order(columns.logits, columns.ids, reference);
   if (!order.usable()) {
     MirostatBase::keep(candidates, mu, reference);
     return;

@@ -94,7 +94,7 @@ void TopP::apply(Candidates& candidates, RequestState& state) const {
   if (p_ >= 1.0f) return;
   if (!candidates.sorted && candidates.data.size() > many && fast_paths()) {
     const LogitsAndIds columns = logits_and_ids(candidates);
-    if (keep_lazily(columns.logits, columns.ids.data(), candidates, state.reference())) return;
+    if (keep_lazily(columns.logits, columns.ids, candidates, state.reference())) return;
   }
   softmax(candidates, name());
   auto& data = candidates.data;

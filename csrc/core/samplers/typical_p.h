@@ -22,6 +22,10 @@ class TypicalP : public Sampler {
   void apply(Candidates& candidates, RequestState& state) const override;
 
  private:
+  // The same, sorting no more than is needed. False, with nothing changed, where that cannot be
+  // done.
+  bool keep_lazily(Candidates& candidates, Reference reference) const;
+
   float p_;
   size_t min_keep_;
 };
