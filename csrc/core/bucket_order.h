@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/candidates.h"
+#include "core/fast_paths.h"
 #include "core/keyed.h"
 #include "core/reference.h"
 
@@ -22,8 +23,9 @@ namespace mlx_sampling {
 
 class BucketOrder {
  public:
-  // Over fewer candidates llama.cpp has no buckets, or it is not worth while.
-  static constexpr size_t worth_while = 1025;
+  // Over few candidates llama.cpp has no buckets, or it is not worth while.
+  static constexpr size_t few = 1024;
+  static bool worth_while_for(size_t size) { return size > few && fast_paths(); }
 
   // `ids` null: an id is a position. Both outlive this.
   BucketOrder(std::span<const float> logits, const uint32_t* ids, Reference reference);

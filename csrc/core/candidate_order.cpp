@@ -7,7 +7,6 @@
 
 #include "core/bucket_order.h"
 #include "core/candidate_buckets.h"
-#include "core/fast_paths.h"
 #include "core/float_to_int.h"
 #include "core/reference_order.h"
 #include "core/sort_scratch.h"
@@ -89,7 +88,7 @@ LogitsAndIds logits_and_ids(const Candidates& candidates) {
 
 void sort_candidates(Candidates& candidates, Reference reference) {
   if (candidates.sorted) return;
-  if (candidates.data.size() >= BucketOrder::worth_while && fast_paths()) {
+  if (BucketOrder::worth_while_for(candidates.data.size())) {
     const LogitsAndIds columns = logits_and_ids(candidates);
     BucketOrder order(columns.logits, columns.ids, reference);
     if (order.usable()) {

@@ -10,7 +10,6 @@
 #include "core/candidate_order.h"
 #include "core/candidate_probs.h"
 #include "core/exp_floats.h"
-#include "core/fast_paths.h"
 #include "core/keyed.h"
 #include "core/ordered_sum.h"
 #include "core/radix_sort.h"
@@ -78,12 +77,9 @@ TypicalP::TypicalP(double p, int64_t min_keep)
 // Why it is exact: probabilities and distances are the same whichever of several equal logits
 // stands first, and so is what the library's sort of the distances does. Only which candidate has a
 // rank depends on that, and is looked up in the library's own order for those that are kept.
-bool TypicalP::keep_lazily(Candidates& candidates, Reference reference) const {
-  if (candidates.sorted || candidates.data.size() < BucketOrder::worth_while || !fast_paths()) {
-    return false;
-  }
-  const LogitsAndIds columns = logits_and_ids(candidates);
-  BucketOrder order(columns.logits, columns.ids, reference);
+bool TypicalP::keep_lazily(std::span<const float> logits, const uint32_t* ids,
+                           Candidates& candidates, Reference reference) const {
+  BucketOrder order(logits, ids, reference);
   if (!order.usable()) return false;
   std::vector<Keyed>& ranked = sort_scratch().ranked;
   std::vector<Keyed>& scratch = sort_scratch().radix;
@@ -118,9 +114,23 @@ bool TypicalP::keep_lazily(Candidates& candidates, Reference reference) const {
   return true;
 }
 
+void TypicalP::apply_row(std::span<const float> row, Candidates& candidates,
+                         RequestState& state) const {
+  if (p_ < 1.0f && BucketOrder::worth_while_for(row.size()) &&
+      keep_lazily(row, nullptr, candidates, state.reference())) {
+    candidates.selected = -1;
+    candidates.sorted = false;
+    return;
+  }
+  Sampler::apply_row(row, candidates, state);
+}
+
 void TypicalP::apply(Candidates& candidates, RequestState& state) const {
   if (p_ >= 1.0f) return;
-  if (keep_lazily(candidates, state.reference())) return;
+  if (!candidates.sorted && BucketOrder::worth_while_for(candidates.data.size())) {
+    const LogitsAndIds columns = logits_and_ids(candidates);
+    if (keep_lazily(columns.logits, columns.ids, candidates, state.reference())) return;
+  }
   sorted_softmax(candidates, state.reference(), name());
   std::vector<float> probs;
   for (const Candidate& candidate : candidates.data) probs.push_back(candidate.p);
