@@ -8,6 +8,7 @@
 #include "core/exp_floats.h"
 #include "core/ordered_sum.h"
 #include "core/reference_order.h"
+#include "core/sort_scratch.h"
 
 namespace mlx_sampling {
 namespace {
@@ -34,11 +35,12 @@ bool less_key(const Keyed& a, const Keyed& b) { return a.key < b.key; }
 }  // namespace
 
 BucketOrder::BucketOrder(std::span<const float> logits, const uint32_t* ids, Reference reference)
-    : logits_(logits), ids_(ids), reference_(reference) {
+    : logits_(logits), ids_(ids), reference_(reference), elements_(sort_scratch().elements) {
   const size_t size = logits.size();
-  const auto buckets = std::make_unique_for_overwrite<uint8_t[]>(size);
+  std::vector<uint8_t>& buckets = sort_scratch().buckets;
+  buckets.resize(size);
   greatest_ = logits[0];
-  usable_ = find_buckets(logits.data(), size, buckets.get(), &greatest_);
+  usable_ = find_buckets(logits.data(), size, buckets.data(), &greatest_);
   usable_ = usable_ && std::isfinite(greatest_);
   if (!usable_) return;
 
@@ -46,9 +48,9 @@ BucketOrder::BucketOrder(std::span<const float> logits, const uint32_t* ids, Ref
   std::array<std::array<uint32_t, bucket_limit>, 4> counts{};
   for (size_t i = 0; i < size; ++i) ++counts[i % 4][buckets[i]];
   std::array<Keyed*, bucket_limit> next;
-  elements_ = std::make_unique_for_overwrite<Keyed[]>(size);
+  elements_.resize(size);
   for (size_t b = 0; b < bucket_limit; ++b) {
-    next[b] = elements_.get() + begins_[b];
+    next[b] = elements_.data() + begins_[b];
     const size_t in_bucket = counts[0][b] + counts[1][b] + counts[2][b] + counts[3][b];
     begins_[b + 1] = begins_[b] + in_bucket;
     if (in_bucket > 0) bucket_count_ = b + 1;
@@ -75,7 +77,8 @@ std::span<const Keyed> BucketOrder::sorted(size_t index) {
 std::vector<Keyed> BucketOrder::first(size_t count) const {
   size_t last = 0;
   while (begins_[last + 1] < count) ++last;
-  std::vector<Keyed> found(elements_.get(), elements_.get() + begins_[last + 1]);
+  std::vector<Keyed> found(elements_.begin(),
+                           elements_.begin() + static_cast<ptrdiff_t>(begins_[last + 1]));
   const std::span<Keyed> all(found);
   for (size_t b = 0; b < last; ++b) {
     const auto elements = all.subspan(begins_[b], begins_[b + 1] - begins_[b]);
@@ -88,8 +91,8 @@ std::vector<Keyed> BucketOrder::first(size_t count) const {
 }
 
 float BucketOrder::softmax_sum() {
-  std::vector<float> below;
-  std::vector<float> exps;
+  std::vector<float>& below = sort_scratch().below;
+  std::vector<float>& exps = sort_scratch().exps;
   const auto find_exps = [&](std::span<const Keyed> elements) {
     below.clear();
     for (const Keyed& element : elements) below.push_back(logit(element) - greatest_);

@@ -6,14 +6,16 @@
 // in place of candidates: the library sees the same comparisons, and moves the same places.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/candidates.h"
+#include "core/fast_paths.h"
 #include "core/keyed.h"
 #include "core/reference.h"
 
@@ -21,8 +23,9 @@ namespace mlx_sampling {
 
 class BucketOrder {
  public:
-  // Over fewer candidates llama.cpp has no buckets, or it is not worth while.
-  static constexpr size_t worth_while = 1025;
+  // Over few candidates llama.cpp has no buckets, or it is not worth while.
+  static constexpr size_t few = 1024;
+  static bool worth_while_for(size_t size) { return size > few && fast_paths(); }
 
   // `ids` null: an id is a position. Both outlive this.
   BucketOrder(std::span<const float> logits, const uint32_t* ids, Reference reference);
@@ -43,6 +46,19 @@ class BucketOrder {
   // Sorts the bucket unless it is.
   std::span<const Keyed> sorted(size_t index);
 
+  // All elements as they came, bucket by bucket; before anything is sorted.
+  std::span<const Keyed> elements() const { return elements_; }
+
+  // Position of the bucket's first element among all.
+  size_t begin(size_t index) const { return begins_[index]; }
+
+  // The element that llama.cpp has at a rank; sorts its bucket unless it is.
+  const Keyed& at_rank(size_t rank) {
+    const auto next = std::upper_bound(begins_.begin(), begins_.end(), rank);
+    const auto index = static_cast<size_t>(next - begins_.begin()) - 1;
+    return sorted(index)[rank - begins_[index]];
+  }
+
   // The `count` greatest as llama.cpp gets them if it asks for no more; before anything is sorted.
   std::vector<Keyed> first(size_t count) const;
 
@@ -59,7 +75,7 @@ class BucketOrder {
 
  private:
   std::span<Keyed> elements_of(size_t index) const {
-    return {elements_.get() + begins_[index], begins_[index + 1] - begins_[index]};
+    return {elements_.data() + begins_[index], begins_[index + 1] - begins_[index]};
   }
 
   std::span<const float> logits_;
@@ -70,7 +86,7 @@ class BucketOrder {
   size_t bucket_count_ = 0;
   std::array<size_t, 129> begins_{};
   std::array<bool, 128> is_sorted_{};
-  std::unique_ptr<Keyed[]> elements_;
+  std::vector<Keyed>& elements_;  // the thread's: one of these lives at a time
 };
 
 }  // namespace mlx_sampling

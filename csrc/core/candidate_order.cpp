@@ -7,9 +7,9 @@
 
 #include "core/bucket_order.h"
 #include "core/candidate_buckets.h"
-#include "core/fast_paths.h"
 #include "core/float_to_int.h"
 #include "core/reference_order.h"
+#include "core/sort_scratch.h"
 
 namespace mlx_sampling {
 namespace {
@@ -74,23 +74,26 @@ void keep_greatest(Candidates& candidates, size_t count, Reference reference) {
 }
 
 LogitsAndIds logits_and_ids(const Candidates& candidates) {
-  LogitsAndIds columns;
-  columns.logits.reserve(candidates.data.size());
-  columns.ids.reserve(candidates.data.size());
-  for (const Candidate& candidate : candidates.data) {
-    columns.logits.push_back(candidate.logit);
-    columns.ids.push_back(candidate.id);
+  std::vector<float>& logits = sort_scratch().logits;
+  std::vector<uint32_t>& ids = sort_scratch().ids;
+  const auto& data = candidates.data;
+  logits.resize(data.size());
+  ids.resize(data.size());
+  for (size_t i = 0; i < data.size(); ++i) {
+    logits[i] = data[i].logit;
+    ids[i] = data[i].id;
   }
-  return columns;
+  return {logits, ids.data()};
 }
 
 void sort_candidates(Candidates& candidates, Reference reference) {
   if (candidates.sorted) return;
-  if (candidates.data.size() >= BucketOrder::worth_while && fast_paths()) {
+  if (BucketOrder::worth_while_for(candidates.data.size())) {
     const LogitsAndIds columns = logits_and_ids(candidates);
-    BucketOrder order(columns.logits, columns.ids.data(), reference);
+    BucketOrder order(columns.logits, columns.ids, reference);
     if (order.usable()) {
-      std::vector<Candidate> sorted(candidates.data.size());
+      std::vector<Candidate>& sorted = sort_scratch().sorted;
+      sorted.resize(candidates.data.size());
       auto next = sorted.begin();
       for (size_t b = 0; b < order.bucket_count(); ++b) {
         for (const Keyed& element : order.sorted(b)) {

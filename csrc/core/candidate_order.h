@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/candidates.h"
@@ -23,10 +24,10 @@ inline constexpr size_t greatest_heap = 128;
 // equal logits changes at `greatest_heap`.
 void keep_greatest(Candidates& candidates, size_t count, Reference reference);
 
-// The columns of candidates, for BucketOrder.
+// The columns of candidates, for BucketOrder; in the thread's scratch memory.
 struct LogitsAndIds {
-  std::vector<float> logits;
-  std::vector<uint32_t> ids;
+  std::span<const float> logits;
+  const uint32_t* ids;
 };
 LogitsAndIds logits_and_ids(const Candidates& candidates);
 

@@ -8,14 +8,16 @@
 #include "core/clones.h"
 #include "core/fast_paths.h"
 
-namespace mlx_sampling {
-namespace {
-
 #if defined(__GLIBC__) && defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 27)
 #define MLX_SAMPLING_BOUNDED_EXPF
 #endif
 #endif
+
+namespace mlx_sampling {
+
+#ifdef MLX_SAMPLING_BOUNDED_EXPF
+namespace {
 
 // glibc's expf: 1.69 * 2**-34 relative before rounding. Ours: r**10 / 10! with |r| <= ln(2) / 2,
 // less than 2**-37.
@@ -60,22 +62,28 @@ MLX_SAMPLING_CLONES void certain_exps(const float* __restrict x, size_t count,
 }  // namespace
 
 void exp_floats(const float* x, size_t count, float* out) {
-#ifdef MLX_SAMPLING_BOUNDED_EXPF
-  if (fast_paths()) {
-    certain_exps(x, count, out);
-    for (size_t begin = 0; begin < count; begin += group) {
-      const size_t end = std::min(begin + group, count);
-      uint32_t any = 0;
-      for (size_t i = begin; i < end; ++i) any |= std::bit_cast<uint32_t>(out[i]);
-      if (any >> 31 == 0) continue;
-      for (size_t i = begin; i < end; ++i) {
-        if (out[i] < 0) out[i] = std::exp(x[i]);
-      }
-    }
+  if (!fast_paths()) {
+    for (size_t i = 0; i < count; ++i) out[i] = std::exp(x[i]);
     return;
   }
-#endif
+  certain_exps(x, count, out);
+  for (size_t begin = 0; begin < count; begin += group) {
+    const size_t end = std::min(begin + group, count);
+    uint32_t any = 0;
+    for (size_t i = begin; i < end; ++i) any |= std::bit_cast<uint32_t>(out[i]);
+    if (any >> 31 == 0) continue;
+    for (size_t i = begin; i < end; ++i) {
+      if (out[i] < 0) out[i] = std::exp(x[i]);
+    }
+  }
+}
+
+#else
+
+void exp_floats(const float* x, size_t count, float* out) {
   for (size_t i = 0; i < count; ++i) out[i] = std::exp(x[i]);
 }
+
+#endif
 
 }  // namespace mlx_sampling

@@ -8,7 +8,6 @@
 #include "core/bucket_order.h"
 #include "core/candidate_order.h"
 #include "core/candidate_probs.h"
-#include "core/fast_paths.h"
 #include "core/float_to_int.h"
 #include "core/samplers/parameters.h"
 
@@ -40,21 +39,41 @@ float estimate_exponent(const std::vector<Candidate>& data, size_t m) {
 MirostatBase::MirostatBase(std::string_view name, double tau, double eta)
     : tau_(finite_float(name, "tau", tau)), eta_(finite_float(name, "eta", eta)) {}
 
-void MirostatBase::keep(Candidates& candidates, float mu, Reference reference) const {
-  sorted_softmax(candidates, reference, name());
-  truncate(candidates, mu);
+float MirostatBase::mu(const RequestState& state) const {
+  return state.mirostat_mu.value_or(2.0f * tau_);
+}
+
+void MirostatBase::apply_row(std::span<const float> row, Candidates& candidates,
+                             RequestState& state) const {
+  if (BucketOrder::worth_while_for(row.size()) &&
+      keep_lazily(row, nullptr, mu(state), candidates, state.reference())) {
+    pick(candidates, state);
+    return;
+  }
+  Sampler::apply_row(row, candidates, state);
 }
 
 void MirostatBase::apply(Candidates& candidates, RequestState& state) const {
+  if (!candidates.sorted && BucketOrder::worth_while_for(candidates.data.size())) {
+    const LogitsAndIds columns = logits_and_ids(candidates);
+    if (keep_lazily(columns.logits, columns.ids, mu(state), candidates, state.reference())) {
+      pick(candidates, state);
+      return;
+    }
+  }
+  sorted_softmax(candidates, state.reference(), name());
+  truncate(candidates, mu(state));
+  pick(candidates, state);
+}
+
+void MirostatBase::pick(Candidates& candidates, RequestState& state) const {
   const Reference reference = state.reference();
-  const float mu = state.mirostat_mu.value_or(2.0f * tau_);
-  keep(candidates, mu, reference);
   sorted_softmax(candidates, reference, name());
   const size_t picked = pick_by_p(candidates, state.streams.mirostat, reference, name());
   candidates.selected = static_cast<int64_t>(picked);
   const float surprise = -std::log2(candidates.data[picked].p);
   const float error = surprise - tau_;
-  state.mirostat_mu = mu - eta_ * error;
+  state.mirostat_mu = mu(state) - eta_ * error;
 }
 
 Mirostat::Mirostat(double tau, double eta, int64_t vocab_size, int64_t m)
@@ -74,18 +93,11 @@ void Mirostat::truncate(Candidates& candidates, float mu) const {
 
 MirostatV2::MirostatV2(double tau, double eta) : MirostatBase("mirostat_v2", tau, eta) {}
 
-void MirostatV2::keep(Candidates& candidates, float mu, Reference reference) const {
+bool MirostatV2::keep_lazily(std::span<const float> logits, const uint32_t* ids, float mu,
+                             Candidates& candidates, Reference reference) const {
+  BucketOrder order(logits, ids, reference);
+  if (!order.usable()) return false;
   auto& data = candidates.data;
-  if (candidates.sorted || data.size() < BucketOrder::worth_while || !fast_paths()) {
-    MirostatBase::keep(candidates, mu, reference);
-    return;
-  }
-  const LogitsAndIds columns = logits_and_ids(candidates);
-  BucketOrder order(columns.logits, columns.ids.data(), reference);
-  if (!order.usable()) {
-    MirostatBase::keep(candidates, mu, reference);
-    return;
-  }
   const float sum = order.softmax_sum();
   data.clear();
   bool within = true;
@@ -99,6 +111,7 @@ void MirostatV2::keep(Candidates& candidates, float mu, Reference reference) con
     }
   }
   candidates.sorted = true;
+  return true;
 }
 
 void MirostatV2::truncate(Candidates& candidates, float mu) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/samplers/sampler.h"
 
@@ -17,17 +18,26 @@ class MirostatBase : public Sampler {
   bool selects() const override { return true; }
   bool once() const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
+  void apply_row(std::span<const float> row, Candidates& candidates,
+                 RequestState& state) const override;
 
  protected:
   MirostatBase(std::string_view name, double tau, double eta);
 
-  // Sorts, and drops what is beyond `mu`.
-  virtual void keep(Candidates& candidates, float mu, Reference reference) const;
+  // Sorts and drops what is beyond `mu`, without sorting it. False, with nothing changed, where
+  // that cannot be done. `ids` null: an id is a position.
+  virtual bool keep_lazily(std::span<const float>, const uint32_t*, float, Candidates&,
+                           Reference) const {
+    return false;
+  }
 
   // Drops what is beyond `mu`; the candidates are sorted and have p.
   virtual void truncate(Candidates& candidates, float mu) const = 0;
 
  private:
+  float mu(const RequestState& state) const;
+  void pick(Candidates& candidates, RequestState& state) const;
+
   float tau_;
   float eta_;
 };
@@ -59,8 +69,8 @@ class MirostatV2 : public MirostatBase {
   std::string_view name() const override { return "mirostat_v2"; }
 
  protected:
-  // Sorts no more than it keeps.
-  void keep(Candidates& candidates, float mu, Reference reference) const override;
+  bool keep_lazily(std::span<const float> logits, const uint32_t* ids, float mu,
+                   Candidates& candidates, Reference reference) const override;
   void truncate(Candidates& candidates, float mu) const override;
 };
 

@@ -8,7 +8,6 @@
 #include "core/candidate_order.h"
 #include "core/candidate_probs.h"
 #include "core/exp_floats.h"
-#include "core/fast_paths.h"
 #include "core/ordered_sum.h"
 #include "core/samplers/parameters.h"
 
@@ -53,7 +52,7 @@ size_t TopP::kept(const std::vector<Candidate>& greatest) const {
 // changed, where that cannot be done.
 bool TopP::keep_lazily(std::span<const float> logits, const uint32_t* ids, Candidates& candidates,
                        Reference reference) const {
-  if (logits.size() < BucketOrder::worth_while || !fast_paths()) return false;
+  static_assert(BucketOrder::few >= many);
   BucketOrder order(logits, ids, reference);
   if (!order.usable()) return false;
   const float greatest = order.greatest();
@@ -70,7 +69,6 @@ bool TopP::keep_lazily(std::span<const float> logits, const uint32_t* ids, Candi
     }
     return false;
   };
-  static_assert(BucketOrder::worth_while > many);
   if (!take(order.first(first_look))) {
     found.clear();
     sum = 0;
@@ -83,7 +81,8 @@ bool TopP::keep_lazily(std::span<const float> logits, const uint32_t* ids, Candi
 
 void TopP::apply_row(std::span<const float> row, Candidates& candidates,
                      RequestState& state) const {
-  if (p_ < 1.0f && keep_lazily(row, nullptr, candidates, state.reference())) {
+  if (p_ < 1.0f && BucketOrder::worth_while_for(row.size()) &&
+      keep_lazily(row, nullptr, candidates, state.reference())) {
     candidates.selected = -1;
     return;
   }
@@ -92,9 +91,9 @@ void TopP::apply_row(std::span<const float> row, Candidates& candidates,
 
 void TopP::apply(Candidates& candidates, RequestState& state) const {
   if (p_ >= 1.0f) return;
-  if (!candidates.sorted && candidates.data.size() > many && fast_paths()) {
+  if (!candidates.sorted && BucketOrder::worth_while_for(candidates.data.size())) {
     const LogitsAndIds columns = logits_and_ids(candidates);
-    if (keep_lazily(columns.logits, columns.ids.data(), candidates, state.reference())) return;
+    if (keep_lazily(columns.logits, columns.ids, candidates, state.reference())) return;
   }
   softmax(candidates, name());
   auto& data = candidates.data;

@@ -20,8 +20,15 @@ class TypicalP : public Sampler {
 
   std::string_view name() const override { return "typical_p"; }
   void apply(Candidates& candidates, RequestState& state) const override;
+  void apply_row(std::span<const float> row, Candidates& candidates,
+                 RequestState& state) const override;
 
  private:
+  // The same, sorting no more than is needed. False, with nothing changed, where that cannot be
+  // done.
+  bool keep_lazily(std::span<const float> logits, const uint32_t* ids, Candidates& candidates,
+                   Reference reference) const;
+
   float p_;
   size_t min_keep_;
 };

@@ -1,0 +1,44 @@
+#include "core/radix_sort.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace mlx_sampling {
+namespace {
+
+constexpr size_t few = 64;
+constexpr int digit_bits = 11;
+constexpr size_t digits = size_t{1} << digit_bits;
+
+}  // namespace
+
+void sort_by_key(std::span<Keyed> data, std::span<Keyed> scratch) {
+  const auto less = [](const Keyed& a, const Keyed& b) { return a.key < b.key; };
+  if (data.size() <= few) {
+    std::sort(data.begin(), data.end(), less);
+    return;
+  }
+  const auto [least, greatest] = std::minmax_element(data.begin(), data.end(), less);
+  const auto base = static_cast<uint32_t>(least->key);
+  const int bits = std::bit_width(static_cast<uint32_t>(greatest->key) - base);
+  Keyed* from = data.data();
+  Keyed* to = scratch.data();
+  for (int shift = 0; shift < bits; shift += digit_bits) {
+    const auto digit = [=](const Keyed& element) {
+      return ((static_cast<uint32_t>(element.key) - base) >> shift) % digits;
+    };
+    std::array<uint32_t, digits> next{};
+    for (size_t i = 0; i < data.size(); ++i) ++next[digit(from[i])];
+    uint32_t begin = 0;
+    for (uint32_t& count : next) begin += std::exchange(count, begin);
+    for (size_t i = 0; i < data.size(); ++i) to[next[digit(from[i])]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != data.data()) std::copy_n(from, data.size(), data.data());
+}
+
+}  // namespace mlx_sampling
