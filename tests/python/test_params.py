@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import itertools
 import json
 import math
@@ -100,9 +101,10 @@ def test_defaults():
 
 
 def test_every_default_is_in_the_docstring():
-    args = SamplingParams.__doc__.split("\n\n    Raises:")[0]
+    # Python 3.13 takes a docstring's indentation off itself; before, inspect does.
+    args = inspect.getdoc(SamplingParams).split("\n\nRaises:")[0]
     for name, value in UPSTREAM.items():
-        text = args.split(f"\n        {name}: ")[1].split("\n        ")
+        text = args.split(f"\n    {name}: ")[1].split("\n    ")
         rows = [
             text[0].split("\n\n")[0],
             *itertools.takewhile(lambda row: row.startswith("    "), text[1:]),
