@@ -54,14 +54,6 @@ GROUPS = {
 
 
 @pytest.fixture(scope="module")
-def library():
-    try:
-        return llama.find()
-    except llama.LlamaUnavailable as error:
-        pytest.skip(f"no llama.cpp to compare with: {error}")
-
-
-@pytest.fixture(scope="module")
 def vocabulary(library):
     try:
         return library.open_vocabulary(llama.find_model())

@@ -25,14 +25,6 @@ STEPS = 10
 
 
 @pytest.fixture(scope="module")
-def library():
-    try:
-        return llama.find()
-    except llama.LlamaUnavailable as error:
-        pytest.skip(f"no llama.cpp to compare with: {error}")
-
-
-@pytest.fixture(scope="module")
 def vocabulary(library):
     try:
         return library.open_vocabulary(llama.find_model())
