@@ -1,0 +1,58 @@
+// What a model's tokens are: the bytes each one writes, which of them are control tokens, and which
+// end the generation. Immutable, shared by all requests of a model.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/token_trie.h"
+
+namespace mlx_sampling {
+
+class Vocabulary {
+ public:
+  // `bytes[i]` is what token `i` writes; of a control token, its name. Bytes may hold NUL, or begin
+  // and end within a character. Throws std::invalid_argument for no tokens, and for ids of control
+  // or end tokens that are outside the vocabulary.
+  Vocabulary(std::vector<std::string> bytes, std::span<const uint32_t> control,
+             std::span<const uint32_t> ends);
+
+  size_t size() const { return begins_.size() - 1; }
+  std::string_view bytes(uint32_t token) const {
+    return std::string_view(pool_).substr(begins_[token], begins_[token + 1] - begins_[token]);
+  }
+
+  // Whether a token can match as text: it writes something, is no control token and ends nothing.
+  bool is_text(uint32_t token) const { return kinds_[token] == Kind::text; }
+  bool is_end(uint32_t token) const { return kinds_[token] == Kind::end; }
+
+  // End-of-generation ids, ascending.
+  std::span<const uint32_t> ends() const { return ends_; }
+
+  // The token whose bytes or name are exactly `text`, the lowest of them; for `<text>` in a
+  // grammar.
+  std::optional<uint32_t> find(std::string_view text) const;
+
+  // The text tokens.
+  const TokenTrie& trie() const { return trie_; }
+
+  // Of everything above: equal for equal vocabularies, on any machine.
+  uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  enum class Kind : uint8_t { text, silent, end };
+
+  std::string pool_;
+  std::vector<uint32_t> begins_;
+  std::vector<Kind> kinds_;
+  std::vector<uint32_t> ends_;
+  TokenTrie trie_;
+  uint64_t fingerprint_;
+};
+
+}  // namespace mlx_sampling
