@@ -17,9 +17,9 @@ namespace mlx_sampling {
 class Vocabulary {
  public:
   // `bytes[i]` is what token `i` writes; of a control token, its name. Bytes may hold NUL, or begin
-  // and end within a character. Throws std::invalid_argument for no tokens, and for ids of control
-  // or end tokens that are outside the vocabulary.
-  Vocabulary(std::vector<std::string> bytes, std::span<const uint32_t> control,
+  // and end within a character. Throws std::invalid_argument for no tokens, for one of more than
+  // 65,535 bytes, and for ids of control or end tokens that are outside the vocabulary.
+  Vocabulary(const std::vector<std::string>& bytes, std::span<const uint32_t> control,
              std::span<const uint32_t> ends);
 
   size_t size() const { return begins_.size() - 1; }
@@ -47,10 +47,15 @@ class Vocabulary {
  private:
   enum class Kind : uint8_t { text, silent, end };
 
+  void mark(std::span<const uint32_t> tokens, const char* name, Kind kind);
+  TokenTrie make_trie();
+  uint64_t hash() const;
+
   std::string pool_;
   std::vector<uint32_t> begins_;
   std::vector<Kind> kinds_;
   std::vector<uint32_t> ends_;
+  std::vector<uint32_t> others_;  // tokens that are no text, by (bytes, id)
   TokenTrie trie_;
   uint64_t fingerprint_;
 };
