@@ -53,41 +53,41 @@ Chain::Chain(Stages stages) : stages_(std::move(stages)) {
 }
 
 uint32_t Chain::sample(RequestState& state) const {
-  const Streams streams = state.streams;
-  const auto mu = state.mirostat_mu;
-  const auto average = state.adaptive_average;
-  const auto put_back = [&] {
-    state.streams = streams;
-    state.mirostat_mu = mu;
-    state.adaptive_average = average;
-    state.candidates.selected = -1;
-  };
+  const Draws before(state);
   try {
     return run(state);
   } catch (const std::invalid_argument&) {
-    put_back();
+    before.put_back(state);
     // A stage that meets nothing but masks says what it misses itself: a softmax, a weight.
     auto& data = state.candidates.data;
     if (data.empty() || !std::all_of(data.begin(), data.end(), is_masked)) throw;
     data.clear();  // so that a later error is not taken for this one
     refuse_candidates();
   } catch (...) {
-    put_back();
+    before.put_back(state);
     throw;
   }
 }
 
-void Chain::accept(RequestState& state, std::span<const uint32_t> tokens) const {
-  for (const uint32_t token : tokens) state.expect_token("accept", token);
-  for (const uint32_t token : tokens) {
-    state.history.accept(token);
-    for (const auto& stage : stages_) stage->accept(token, state);
-  }
+void Chain::accept(RequestState& state, uint32_t token) const {
+  state.expect_token("accept", token);
+  if (state.grammar) state.grammar->accept(token);
+  add(state, token);
+}
+
+void Chain::accept_prompt(RequestState& state, std::span<const uint32_t> tokens) const {
+  for (const uint32_t token : tokens) state.expect_token("accept_prompt", token);
+  for (const uint32_t token : tokens) add(state, token);
+}
+
+void Chain::add(RequestState& state, uint32_t token) const {
+  state.history.accept(token);
+  for (const auto& stage : stages_) stage->accept(token, state);
 }
 
 uint32_t Chain::run(RequestState& state) const {
   Candidates& candidates = state.candidates;
-  stages_.front()->apply_row(state.row(), candidates, state);
+  stages_.front()->apply_row(state.chain_row(), candidates, state);
   for (size_t i = 1; i < stages_.size(); ++i) stages_[i]->apply(candidates, state);
 
   const auto selected = candidates.selected;

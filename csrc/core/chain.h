@@ -18,20 +18,25 @@ class Chain {
   // that may be there once is there twice.
   explicit Chain(std::vector<std::shared_ptr<const Sampler>> stages);
 
-  // A token from the state's retained row, which stays as it is. Throws std::logic_error where
+  // A token from the state's `chain_row()`, which stays as it is; no grammar is asked. Throws std::logic_error where
   // there is no row, NonfiniteLogits where the stages leave no token to pick, std::invalid_argument
   // where logits overflow on the way; streams, mu and averages are then as before.
   uint32_t sample(RequestState& state) const;
 
-  // Adds tokens to the request's history, prompt tokens included, and tells every stage of each.
+  // Adds a generated token to the request's history, its grammar's text, and tells every stage.
   // Throws std::invalid_argument for an id outside the state's rows, or, before the first row, for
-  // one that no row can have; the state is then as before.
-  void accept(RequestState& state, std::span<const uint32_t> tokens) const;
+  // one that no row can have, and GrammarRefusal; the state is then as before.
+  void accept(RequestState& state, uint32_t token) const;
+
+  // Adds the prompt's tokens: all of them or, where one is refused, none. They are no text of the
+  // grammar.
+  void accept_prompt(RequestState& state, std::span<const uint32_t> tokens) const;
 
   const std::vector<std::shared_ptr<const Sampler>>& stages() const { return stages_; }
 
  private:
   uint32_t run(RequestState& state) const;
+  void add(RequestState& state, uint32_t token) const;
 
   std::vector<std::shared_ptr<const Sampler>> stages_;
 };

@@ -1,7 +1,7 @@
 """Turns a language model's logits into tokens on MLX.
 
-Selection kernels (`argmax`, `greedy_argmax`), a seeded sampler for one request (`Sampler`), and decode
-loops over mlx-lm models for both read-back routes (`greedy_stream`, `sample_stream`). Samplers for
+Selection kernels (`argmax`, `greedy_argmax`), a seeded sampler for one request (`Sampler`), grammars that its
+tokens must match (`Grammar`), and decode loops over mlx-lm models for both read-back routes (`greedy_stream`, `sample_stream`). Samplers for
 mlx-lm's own loops are in `mlx_sampling.mlx_lm`, which alone needs mlx-lm.
 """
 
@@ -12,7 +12,15 @@ _check.load_ext(_check.load_mlx())
 
 from mlx_sampling._ext import Mt19937
 from mlx_sampling.batch import sample_batch
-from mlx_sampling.errors import BatchError, GrammarError, MlxSamplingError, NonfiniteLogitsError
+from mlx_sampling.errors import (
+    BatchError,
+    GrammarError,
+    GrammarRefusalError,
+    JsonSchemaError,
+    MlxSamplingError,
+    NonfiniteLogitsError,
+)
+from mlx_sampling.grammar import Grammar, GrammarMatcher, GrammarTriggers
 from mlx_sampling.greedy import greedy_stream
 from mlx_sampling.ops import NO_TOKEN, argmax, greedy_argmax
 from mlx_sampling.params import SamplingParams
@@ -24,7 +32,12 @@ from mlx_sampling.vocabulary import Vocabulary
 __all__ = [
     "NO_TOKEN",
     "BatchError",
+    "Grammar",
     "GrammarError",
+    "GrammarMatcher",
+    "GrammarRefusalError",
+    "GrammarTriggers",
+    "JsonSchemaError",
     "MlxSamplingError",
     "Mt19937",
     "NonfiniteLogitsError",

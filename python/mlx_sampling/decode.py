@@ -13,6 +13,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 import mlx.core as mx
 
 from mlx_sampling.errors import CacheNotRestoredError, NonfiniteLogitsError
+from mlx_sampling.ops import NO_TOKEN
 from mlx_sampling.params import token_ids
 
 PREFILL_STEP = 2048
@@ -269,3 +270,10 @@ def check_pick(token: int, run: DecodeRun) -> None:
         raise ValueError(
             f"[logits] Expected a pick below the {run.limit} ids that the model embeds, got {token}."
         )
+
+
+def check_winner(token: int, run: DecodeRun, step: int) -> None:
+    """Refuses what the kernel gave where it is no token that can go on."""
+    if token == NO_TOKEN or token >= run.width:
+        raise nonfinite_at(step)
+    check_pick(token, run)

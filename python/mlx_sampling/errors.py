@@ -11,6 +11,8 @@ __all__ = [
     "BatchError",
     "CacheNotRestoredError",
     "GrammarError",
+    "GrammarRefusalError",
+    "JsonSchemaError",
     "MlxSamplingError",
     "NonfiniteLogitsError",
 ]
@@ -39,6 +41,14 @@ class GrammarError(MlxSamplingError, ValueError):
 
     def __reduce__(self) -> tuple[type[GrammarError], tuple[str, int, int]]:
         return GrammarError, (str(self), self.line, self.column)
+
+
+class GrammarRefusalError(MlxSamplingError, ValueError):
+    """A token that the request's grammar does not allow, or a text that no token can go on with."""
+
+
+class JsonSchemaError(MlxSamplingError, ValueError):
+    """A JSON Schema that cannot be enforced; the message begins with the JSON pointer of what is wrong."""
 
 
 class BatchError(MlxSamplingError):

@@ -14,13 +14,15 @@ from typing import Any
 import mlx.core as mx
 
 from mlx_sampling.chain import dry_is_on
-from mlx_sampling.cli import sampling_options
+from mlx_sampling.cli import grammar_options, sampling_options
 from mlx_sampling.decode import PREFILL_STEP, vocab_size_of
+from mlx_sampling.grammar import Grammar
 from mlx_sampling.greedy import greedy_stream
 from mlx_sampling.params import SamplingParams
 from mlx_sampling.routes import RouteDecision, route_for
 from mlx_sampling.sampled import sample_stream
 from mlx_sampling.sampler import Sampler
+from mlx_sampling.vocabulary import Vocabulary
 
 # Ctrl-C waits for the forward pass that runs: on a CPU, one of the usual size takes up to a minute, and the
 # prefill as a whole is no slower in small ones.
@@ -49,6 +51,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--max-tokens", type=int, default=256, help="most tokens to answer with")
     sampling_options.add(parser.add_argument_group("sampling", "what --temp > 0 draws from"))
+    grammar_options.add(parser.add_argument_group("grammar", "what the answer must match"))
     parser.add_argument("--ignore-eos", action="store_true", help="never end the answer by itself")
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object at the end, no stream"
@@ -86,7 +89,7 @@ class _Progress:
 
 def run(args: argparse.Namespace) -> int:
     params = sampling_options.params_of(args)
-    decision = route_for(params)
+    decision = route_for(params, grammar=grammar_options.is_given(args))
     if decision.greedy and params.seed is not None:
         raise ValueError(
             f"[seed] Expected no seed at temperature 0, got {params.seed}: "
@@ -95,12 +98,18 @@ def run(args: argparse.Namespace) -> int:
     if args.max_tokens < 1:
         raise ValueError(f"[max_tokens] Expected an int >= 1, got {args.max_tokens}.")
     prompt = _text(args.prompt)
+    source = grammar_options.source_of(args)
     started = perf_counter()
     model, tokenizer = _load(args.model)
     load_seconds = perf_counter() - started
     ids = _prompt_ids(tokenizer, prompt)
-    stream, sampler = _stream(model, tokenizer, ids, args, params, decision)
+    grammar = None
+    if source is not None:
+        grammar = grammar_options.grammar_of(args, source, Vocabulary.from_tokenizer(tokenizer))
+    stream, sampler = _stream(model, tokenizer, ids, args, params, decision, grammar)
     answer = _answer(stream, tokenizer, show=not args.json)
+    if grammar is not None and answer.finish_reason == "length":
+        answer.finish_reason = _cut(grammar, answer.tokens)
     seed = None if sampler is None else sampler.seed
     readback = _readback_bytes(model, sampler, decision)
     if args.json:
@@ -213,6 +222,7 @@ def _stream(
     args: argparse.Namespace,
     params: SamplingParams,
     decision: RouteDecision,
+    grammar: Grammar | None,
 ) -> tuple[Generator[int, None, None], Sampler | None]:
     """The token stream of the route, and route A's sampler."""
     eos = sorted(tokenizer.eos_token_ids)
@@ -227,6 +237,7 @@ def _stream(
             stop_tokens=stop,
             excluded=excluded,
             prefill_step_size=step,
+            grammar=grammar,
         )
         return stream, None
     with_texts = dry_is_on(params) and params.dry_sequence_breakers
@@ -235,6 +246,8 @@ def _stream(
         eos_token_ids=eos,
         token_texts=_token_texts(tokenizer) if with_texts else None,
         tokenize=_tokenizer_of_bytes(tokenizer) if with_texts else None,
+        grammar=grammar,
+        grammar_first=args.grammar_first,
     )
     stream = sample_stream(
         model,
@@ -245,6 +258,14 @@ def _stream(
         prefill_step_size=step,
     )
     return stream, sampler
+
+
+def _cut(grammar: Grammar, tokens: list[int]) -> str:
+    """Why an answer of full length ended: it may be a text of the grammar all the same."""
+    matcher = grammar.matcher()
+    for token in tokens:
+        matcher.accept_token(token)
+    return "length" if matcher.is_completed else "length, before the grammar was complete"
 
 
 def _token_texts(tokenizer: Any) -> list[str]:
