@@ -78,7 +78,7 @@ void bind_vocabulary(nb::module_& m) {
                      return std::vector<uint32_t>(ends.begin(), ends.end());
                    })
       .def_prop_ro("fingerprint", &Vocabulary::fingerprint)
-      .def("bytes", &bytes_of, "token"_a)
+      .def("bytes_of", &bytes_of, "token"_a)
       .def(
           "is_text",
           [](const Vocabulary& self, uint32_t token) { return self.is_text(checked(self, token)); },

@@ -43,7 +43,7 @@ def test_trie_holds_text_tokens_in_order(seed):
     texts_only = [(text, i) for i, text in enumerate(texts) if text and i not in (3, 7, 9)]
     assert spelled(vocabulary) == sorted(texts_only)
     for i, text in enumerate(texts):
-        assert vocabulary.bytes(i) == text
+        assert vocabulary.bytes_of(i) == text
         assert vocabulary.is_text(i) == (text != b"" and i not in (3, 7, 9))
         assert vocabulary.is_end(i) == (i in (7, 9))
     assert vocabulary.ends == [7, 9]
@@ -108,7 +108,7 @@ def test_bad_vocabulary_is_refused(texts, options, message):
         Vocabulary(texts, **options)
 
 
-@pytest.mark.parametrize("ask", ["bytes", "is_text", "is_end"])
+@pytest.mark.parametrize("ask", ["bytes_of", "is_text", "is_end"])
 def test_token_outside_is_refused(ask):
     with pytest.raises(ValueError, match=r"^\[vocabulary\] Expected a token id in \[0, 1\), got 1"):
         getattr(Vocabulary([b"a"]), ask)(1)
