@@ -144,8 +144,7 @@ void EarleyMaker::settle(Items& arrivals, Items& items, bool& completed,
     const GrammarAutomaton::Rule& rule = automaton_.rules[state.rule];
     if (state.again) {
       const uint64_t most = std::min<uint64_t>(uint64_t{item.most} + 1, rule.maximum);
-      arrivals.push_back(
-          {item.parent, rule.start, item.least + 1, static_cast<uint32_t>(most)});
+      arrivals.push_back({item.parent, rule.start, item.least + 1, static_cast<uint32_t>(most)});
     }
     const bool between = rule.counted && rule.start == item.state;
     if (state.final || (between && item.most >= rule.minimum)) {
@@ -190,8 +189,8 @@ void EarleyMaker::call_from(const EarleyItem& item, uint32_t but_component) {
 
 void EarleyMaker::predict(uint32_t rule, const EarleySet* after) {
   expanded_.push_back({after, automaton_.rules[rule].start, 0, 0});
-  call_from(expanded_.back(), automaton_.rules[rule].cyclic ? automaton_.rules[rule].component
-                                                            : no_component);
+  call_from(expanded_.back(),
+            automaton_.rules[rule].cyclic ? automaton_.rules[rule].component : no_component);
 }
 
 // A set's items and those of all rules that may begin here. Callers have lower components than

@@ -24,7 +24,7 @@ struct EarleyInstance {
     uint32_t rule;
     const EarleySet* waiting;
   };
-  std::vector<Entry> entries;                                 // ascending by rule
+  std::vector<Entry> entries;                                // ascending by rule
   std::vector<std::pair<uint32_t, const EarleySet*>> after;  // rule; the set where it ends
 
   const EarleySet* after_rule(uint32_t rule) const;
@@ -50,7 +50,7 @@ class EarleyMaker {
  private:
   // What goes on where a rule that was just predicted ends.
   struct Waiting {
-    Items arrivals;                    // states after the calls
+    Items arrivals;                       // states after the calls
     std::vector<const EarleySet*> tails;  // for tail calls: sets that go on as they are
   };
 

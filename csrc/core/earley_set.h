@@ -10,6 +10,7 @@
 namespace mlx_sampling {
 
 struct EarleySet;
+struct ByteSummary;
 struct EarleyInstance;
 struct LocalMask;
 struct WholeMask;
@@ -39,7 +40,7 @@ struct EarleySet {
   // What follows is of the set itself.
   uint32_t id = 0;  // equal sets, equal ids; smaller than those of sets made later
   bool completed = false;
-  std::span<const EarleyItem> items;  // ascending by state, parent's id, least
+  std::span<const EarleyItem> items;         // ascending by state, parent's id, least
   const EarleyInstance* instance = nullptr;  // that it is a part of; see earley_maker.h
 
   bool is_dead() const { return items.empty() && !completed; }
@@ -54,9 +55,10 @@ struct EarleySet {
   mutable std::span<const EarleyItem> expanded;                         // guarded
   mutable bool is_expanded = false;                                     // guarded
   mutable std::atomic<const EarleyGroups*> groups = nullptr;
+  mutable std::atomic<const ByteSummary*> loops = nullptr;
   mutable std::atomic<const LocalMask*> local_mask = nullptr;
   mutable std::atomic<const WholeMask*> whole_mask = nullptr;
-  mutable uint32_t stamp = 0;                                           // guarded
+  mutable uint32_t stamp = 0;  // guarded
 };
 
 }  // namespace mlx_sampling

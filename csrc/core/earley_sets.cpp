@@ -1,8 +1,10 @@
 #include "core/earley_sets.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/earley_maker.h"
+#include "core/utf8_ranges.h"
 
 namespace mlx_sampling {
 
@@ -65,6 +67,42 @@ std::span<const EarleyGroup> EarleySets::find_groups(const EarleySet* set) const
   groups.all = maker_->make_groups(set);
   set->groups.store(&groups, std::memory_order_release);
   return groups.all;
+}
+
+// Whether each of these characters, from its first byte to its last, leads from `set` to itself.
+bool EarleySets::characters_lead_back(const EarleySet* set, CharRange range) const {
+  std::vector<Utf8Sequence> sequences;
+  append_utf8(range, sequences);
+  for (const Utf8Sequence& sequence : sequences) {
+    std::vector<const EarleySet*> reached = {set};
+    for (uint32_t k = 0; k < sequence.size; ++k) {
+      const uint8_t first = automaton_->class_of[sequence.bytes[k].first];
+      const uint8_t last = automaton_->class_of[sequence.bytes[k].last];
+      std::vector<const EarleySet*> next;
+      for (const EarleySet* from : reached) {
+        for (uint32_t c = first; c <= last; ++c)
+          next.push_back(step(from, static_cast<uint8_t>(c)));
+      }
+      std::sort(next.begin(), next.end());
+      next.erase(std::unique(next.begin(), next.end()), next.end());
+      if (next.size() > 16) return false;
+      reached.swap(next);
+    }
+    if (reached.size() != 1 || reached[0] != set) return false;
+  }
+  return true;
+}
+
+const ByteSummary& EarleySets::find_loops(const EarleySet* set) const {
+  auto loops = std::make_unique<ByteSummary>();
+  for (uint32_t byte = 0; byte < 0x80; ++byte) {
+    if (step(set, automaton_->class_of[byte]) == set) loops->add(static_cast<uint8_t>(byte));
+  }
+  loops->wide =
+      characters_lead_back(set, {0x80, 0xD7FF}) && characters_lead_back(set, {0xE000, 0x10FFFF});
+  const ByteSummary* const kept = keep(std::move(loops));
+  set->loops.store(kept, std::memory_order_release);
+  return *kept;
 }
 
 std::vector<const EarleySet*> EarleySets::import(std::span<const EarleySet* const> sets) const {

@@ -14,6 +14,8 @@
 
 #include "core/earley_set.h"
 #include "core/grammar_automaton.h"
+#include "core/grammar_syntax.h"
+#include "core/trie_summary.h"
 
 namespace mlx_sampling {
 
@@ -41,8 +43,7 @@ class EarleySets {
   }
 
   // The set after one of `token`, which token literals match, and `also`, which its bytes led to.
-  const EarleySet* step_by_token(const EarleySet* set, uint32_t token,
-                                 const EarleySet* also) const;
+  const EarleySet* step_by_token(const EarleySet* set, uint32_t token, const EarleySet* also) const;
   const EarleySet* dead() const { return dead_; }
 
   // Token sets that can be matched here; some may be named more than once.
@@ -53,6 +54,12 @@ class EarleySets {
   std::span<const EarleyGroup> groups(const EarleySet* set) const {
     const EarleyGroups* const known = set->groups.load(std::memory_order_acquire);
     return known != nullptr ? known->all : find_groups(set);
+  }
+
+  // Bytes that lead back to `set`: below 0x80 one by one, all longer characters as one.
+  const ByteSummary& loops(const EarleySet* set) const {
+    const ByteSummary* const known = set->loops.load(std::memory_order_acquire);
+    return known != nullptr ? *known : find_loops(set);
   }
 
   // The same sets, which are of another EarleySets of the grammar.
@@ -81,6 +88,8 @@ class EarleySets {
   const EarleySet* find_step(const EarleySet* set, uint8_t byte_class) const;
   void publish_step(const EarleySet* set, uint8_t byte_class, const EarleySet* next) const;
   std::span<const EarleyGroup> find_groups(const EarleySet* set) const;
+  const ByteSummary& find_loops(const EarleySet* set) const;
+  bool characters_lead_back(const EarleySet* set, CharRange range) const;
 
   const std::shared_ptr<const GrammarAutomaton> automaton_;
   mutable std::atomic<size_t> memory_ = 0;

@@ -19,12 +19,6 @@ using EdgeKind = LooseAutomaton::Kind;
 
 constexpr uint32_t none = std::numeric_limits<uint32_t>::max();
 
-// Whether a token literal can match `token`: it writes something, or is a control token with a
-// name, and it does not end the generation, which is no matter of the text.
-bool can_be_literal(const Vocabulary& vocabulary, uint32_t token) {
-  return !vocabulary.bytes(token).empty() && !vocabulary.is_end(token);
-}
-
 // The token set of each node that has one, and whether it is empty.
 class TokenSets {
  public:
@@ -54,7 +48,7 @@ class TokenSets {
       if (token >= vocabulary.size()) {
         refuse("[grammar] Expected token ids in [0, ", vocabulary.size(), "), got ", token, ".");
       }
-      if (can_be_literal(vocabulary, token)) set.ids.push_back(token);
+      if (vocabulary.can_be_literal(token)) set.ids.push_back(token);
     }
     std::sort(set.ids.begin(), set.ids.end());
     set.ids.erase(std::unique(set.ids.begin(), set.ids.end()), set.ids.end());
@@ -67,7 +61,7 @@ class TokenSets {
     if (literals_ != none) return literals_;
     literals_ = 0;
     for (uint32_t token = 0; token < vocabulary.size(); ++token) {
-      literals_ += can_be_literal(vocabulary, token) ? 1 : 0;
+      literals_ += vocabulary.can_be_literal(token) ? 1 : 0;
     }
     return literals_;
   }

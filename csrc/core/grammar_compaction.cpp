@@ -46,8 +46,8 @@ class Compaction {
     result_.root = loose_.root;
     for (uint32_t i = 0; i < loose_.rules.size(); ++i) {
       const LooseAutomaton::Rule& rule = loose_.rules[i];
-      result_.rules[i] = {number(rule.start, i), rule.minimum, rule.maximum,
-                          0,                     rule.counted, false};
+      result_.rules[i] = {number(rule.start, i), rule.minimum, rule.maximum, 0,
+                          rule.counted,          false};
     }
     for (uint32_t i = 0; i < order_.size(); ++i) leave(i);
     close_states();
@@ -105,7 +105,9 @@ class Compaction {
   void leave(uint32_t i) {
     gather(i);
     for (Edge& edge : gathered_) edge.from = i;
-    const auto key = [](const Edge& e) { return std::tuple(e.kind, e.what, e.first, e.last, e.to); };
+    const auto key = [](const Edge& e) {
+      return std::tuple(e.kind, e.what, e.first, e.last, e.to);
+    };
     std::sort(gathered_.begin(), gathered_.end(),
               [&](const Edge& a, const Edge& b) { return key(a) < key(b); });
     gathered_.erase(std::unique(gathered_.begin(), gathered_.end()), gathered_.end());

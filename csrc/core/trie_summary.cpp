@@ -4,7 +4,17 @@ namespace mlx_sampling {
 namespace {
 
 // How far into a character a text is: what may come next.
-enum Utf8 : uint8_t { between, last_1, last_2, last_3, after_e0, after_ed, after_f0, after_f4, bad };
+enum Utf8 : uint8_t {
+  between,
+  last_1,
+  last_2,
+  last_3,
+  after_e0,
+  after_ed,
+  after_f0,
+  after_f4,
+  bad
+};
 
 Utf8 next(Utf8 state, uint8_t byte) {
   const auto in = [byte](int first, int last) { return byte >= first && byte <= last; };
@@ -41,14 +51,15 @@ Utf8 next(Utf8 state, uint8_t byte) {
 }  // namespace
 
 TrieSummary::TrieSummary(const TokenTrie& trie)
-    : below_(trie.nodes().size()), clean_(trie.nodes().size()) {
+    : below_(trie.nodes().size()),
+      clean_(trie.nodes().size()),
+      ends_character_(trie.nodes().size()) {
   const auto nodes = trie.nodes();
   std::vector<Utf8> states(trie.longest() + 1, between);  // by depth
-  std::vector<uint8_t> ends_character(nodes.size());
   for (uint32_t i = 0; i < nodes.size(); ++i) {
     const auto& node = nodes[i];
     if (node.depth != 0) states[node.depth] = next(states[node.depth - 1], node.byte);
-    ends_character[i] = states[node.depth] == between;
+    ends_character_[i] = states[node.depth] == between;
     clean_[i] = states[node.depth] != bad;
   }
   // Children come after their parents; the last of them ends where its parent does.
@@ -64,7 +75,7 @@ TrieSummary::TrieSummary(const TokenTrie& trie)
     below_[parent_of[i]].add(bytes);
     clean_[parent_of[i]] &= clean_[i];
   }
-  for (uint32_t i = 0; i < nodes.size(); ++i) clean_[i] &= ends_character[i];
+  for (uint32_t i = 0; i < nodes.size(); ++i) clean_[i] &= ends_character_[i];
 }
 
 }  // namespace mlx_sampling

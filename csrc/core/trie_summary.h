@@ -37,6 +37,7 @@ struct ByteSummary {
 
 class TrieSummary {
  public:
+  TrieSummary() = default;
   explicit TrieSummary(const TokenTrie& trie);
 
   // Bytes of the nodes below `node`, itself not included.
@@ -45,9 +46,13 @@ class TrieSummary {
   // Whether a character ends at `node`, and all that is below is UTF-8, but for its end.
   bool is_clean(uint32_t node) const { return clean_[node] != 0; }
 
+  // Whether what leads to `node` is UTF-8 that ends with a character.
+  bool ends_character(uint32_t node) const { return ends_character_[node] != 0; }
+
  private:
   std::vector<ByteSummary> below_;
   std::vector<uint8_t> clean_;
+  std::vector<uint8_t> ends_character_;
 };
 
 }  // namespace mlx_sampling
