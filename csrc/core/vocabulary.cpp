@@ -64,6 +64,7 @@ Vocabulary::Vocabulary(const std::vector<std::string>& bytes, std::span<const ui
   mark(control, "control tokens", Kind::silent);
   mark(ends, "end tokens", Kind::end);
   trie_ = make_trie();
+  trie_summary_ = TrieSummary(trie_);
   fingerprint_ = hash();
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/token_trie.h"
+#include "core/trie_summary.h"
 
 namespace mlx_sampling {
 
@@ -31,6 +32,9 @@ class Vocabulary {
   bool is_text(uint32_t token) const { return kinds_[token] == Kind::text; }
   bool is_end(uint32_t token) const { return kinds_[token] == Kind::end; }
 
+  // Whether a grammar can name it: it writes something or has a name, and ends nothing.
+  bool can_be_literal(uint32_t token) const { return !bytes(token).empty() && !is_end(token); }
+
   // End-of-generation ids, ascending.
   std::span<const uint32_t> ends() const { return ends_; }
 
@@ -40,6 +44,7 @@ class Vocabulary {
 
   // The text tokens.
   const TokenTrie& trie() const { return trie_; }
+  const TrieSummary& trie_summary() const { return trie_summary_; }
 
   // Of everything above: equal for equal vocabularies, on any machine.
   uint64_t fingerprint() const { return fingerprint_; }
@@ -57,6 +62,7 @@ class Vocabulary {
   std::vector<uint32_t> ends_;
   std::vector<uint32_t> others_;  // tokens that are no text, by (bytes, id)
   TokenTrie trie_;
+  TrieSummary trie_summary_;
   uint64_t fingerprint_;
 };
 
