@@ -7,6 +7,7 @@ match? They grow until nothing changes. Grammars are taken to be well-formed.
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ __all__ = ["Grammar", "Node", "Trace", "trace"]
 
 _SIMPLE = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-"}
 _HEX = {"x": 2, "u": 4, "U": 8}
+# Each character of a text that recurs on the right is a few calls deeper.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 6000))
 NO_CHAR = -1  # an element of a text that no character can match
 
 
@@ -69,6 +72,50 @@ class Grammar:
             self.rules[name] = self._choice(False)
             self._match(r"\r\n|\r|\n|\Z")
             self._space(True)
+        self.heights: dict[Node, int] = {}
+        while self._measure():
+            pass
+
+    def nodes(self) -> list[Node]:
+        """All parts of all rules, the smaller ones first."""
+        found: list[Node] = []
+
+        def add(node: Node) -> None:
+            for part in node.parts:
+                add(part)
+            found.append(node)
+
+        for rule in self.rules.values():
+            add(rule)
+        return found
+
+    def is_productive(self, node: Node) -> bool:
+        """Whether a node matches anything at all."""
+        return node in self.heights
+
+    def _measure(self) -> bool:
+        """Goes once over `heights`, how deep the flattest match of a node is; whether they changed."""
+        before = len(self.heights)
+        for node in self.nodes():
+            parts = [self.heights.get(part) for part in node.parts]
+            known = [part for part in parts if part is not None]
+            if node.kind == "chars":
+                height = (
+                    0 if node.has_one_of(0, 0xD7FF) or node.has_one_of(0xE000, 0x10FFFF) else None
+                )
+            elif node.kind == "tokens":
+                height = 0
+            elif node.kind == "rule":
+                height = self.heights.get(self.rules[node.name])
+            elif node.kind == "choice":
+                height = min(known, default=None)
+            elif node.kind == "repeat" and node.minimum == 0:
+                height = 0
+            else:
+                height = max(known, default=0) if len(known) == len(parts) else None
+            if height is not None and node not in self.heights:
+                self.heights[node] = height + 1
+        return len(self.heights) > before
 
     def _match(self, pattern: str) -> str:
         found = re.compile(pattern).match(self._text, self._at)
@@ -199,8 +246,8 @@ def trace(
         root: The rule to begin with. Default: "root".
 
     Returns:
-        For each beginning of the text, whether it is alive: what came last matched something. And
-        whether it is a whole text of the grammar. Within a token only its end has a meaning.
+        For each beginning of the text, whether it is alive: some text of the grammar goes on from
+        there. And whether it is a whole text. Within a token only its end has a meaning.
     """
     elements: list[int] = []
     tokens: dict[int, tuple[int, int]] = {}  # where a token begins -> its id, where it ends
@@ -222,11 +269,13 @@ class _Run:
         self._seen: set[tuple[Node, int]] = set()
         self._tried: set[tuple[Node, int]] = set()  # characters, and where
         self._matched = {0}  # where a character or token has just matched
-        self._changed = True
+        self._open: set[tuple[Node, int]] = set()
+        self._characters: dict[int, tuple[int, int] | None] = {}
+        self._changed = self._guessed = True
 
     def trace(self, root: Node) -> Trace:
-        while self._changed:
-            self._changed = False
+        while self._changed and self._guessed:
+            self._changed = self._guessed = False
             self._seen.clear()
             self._from(root, 0)
         count = len(self._elements) + 1
@@ -245,16 +294,22 @@ class _Run:
 
     def _from(self, node: Node, begin: int) -> set[int]:
         """Where `node` can end when it begins there, as far as is known yet."""
+        if not self._grammar.is_productive(node):
+            return set()
         key = (node, begin)
+        if key in self._open:
+            self._guessed = True  # it begins with itself, so all may be seen again
         if key not in self._seen:
             self._seen.add(key)
-            ends = self._match(node, begin)
+            self._open.add(key)
+            ends = self._match_node(node, begin)
+            self._open.remove(key)
             if not ends <= self._ends[key]:
                 self._ends[key] |= ends
                 self._changed = True
         return self._ends[key]
 
-    def _match(self, node: Node, begin: int) -> set[int]:
+    def _match_node(self, node: Node, begin: int) -> set[int]:
         by_kind = {
             "chars": self._chars,
             "tokens": self._match_token,
@@ -267,19 +322,25 @@ class _Run:
 
     def _chars(self, node: Node, begin: int) -> set[int]:
         self._tried.add((node, begin))
+        if begin not in self._characters:
+            self._characters[begin] = self._character_at(begin)
+        character = self._characters[begin]
+        if character is None or not node.has(character[0]):
+            return set()
+        self._matched.add(character[1])
+        return {character[1]}
+
+    def _character_at(self, begin: int) -> tuple[int, int] | None:
+        """The code point of the character at a place, and where it ends; None where there is none."""
         for end in range(begin + 1, min(begin + 4, len(self._elements)) + 1):
             elements = self._elements[begin:end]
             if NO_CHAR in elements:
                 break
             try:
-                character = bytes(elements).decode()
+                return ord(bytes(elements).decode()), end
             except UnicodeDecodeError:
                 continue
-            if node.has(ord(character)):
-                self._matched.add(end)
-                return {end}
-            break
-        return set()
+        return None
 
     def _match_token(self, node: Node, begin: int) -> set[int]:
         if begin not in self._tokens:
@@ -304,13 +365,15 @@ class _Run:
 
     def _repeat(self, node: Node, begin: int) -> set[int]:
         now, ends, count = {begin}, set(), 0
-        while now and (node.maximum is None or count <= node.maximum):
+        while now:
             if count >= node.minimum:
+                if node.maximum is None and now <= ends:
+                    break
                 ends |= now
+            if count == node.maximum:
+                break
             after = {end for middle in now for end in self._from(node.parts[0], middle)}
             if after == now:  # and so for any number of times more
                 return ends | now
             now, count = after, count + 1
-            if node.maximum is None and now <= ends:
-                break
         return ends
