@@ -109,20 +109,21 @@ void EarleyMaker::canonicalise(Items& items) {
   const auto key = [](const EarleyItem& item) {
     return std::tuple(item.state, item.parent->id, item.least, item.most);
   };
-  std::sort(items.begin(), items.end(),
-            [&](const EarleyItem& a, const EarleyItem& b) { return key(a) < key(b); });
-  Items kept;
-  kept.reserve(items.size());
+  if (items.size() > 1) {
+    std::sort(items.begin(), items.end(),
+              [&](const EarleyItem& a, const EarleyItem& b) { return key(a) < key(b); });
+  }
+  sorted_.clear();
   for (size_t i = 0; i < items.size();) {
-    const size_t first = kept.size();
+    const size_t first = sorted_.size();
     const EarleyItem item = items[i];
     for (; i < items.size() && items[i].state == item.state && items[i].parent == item.parent;
          ++i) {
-      if (kept.size() == first || kept.back() != items[i]) kept.push_back(items[i]);
+      if (sorted_.size() == first || sorted_.back() != items[i]) sorted_.push_back(items[i]);
     }
-    if (automaton_.rule_of(item.state).counted) merge_counts(kept, first);
+    if (automaton_.rule_of(item.state).counted) merge_counts(sorted_, first);
   }
-  items.swap(kept);
+  items.swap(sorted_);
 }
 
 void EarleyMaker::complete(const EarleySet* parent, Items& items, bool& completed) {
@@ -218,9 +219,17 @@ void EarleyMaker::expand(const EarleySet* set) {
   set->is_expanded = true;
 }
 
+const EarleySet* EarleyMaker::arrive(Items& arrivals) {
+  settled_.clear();
+  bool completed = false;
+  settle(arrivals, settled_, completed, nullptr);
+  return intern(settled_, completed);
+}
+
 const EarleySet* EarleyMaker::advance(const EarleySet* set, uint8_t byte_class) {
   expand(set);
-  Items arrivals;
+  Items& arrivals = arrivals_[0];
+  arrivals.clear();
   for (const EarleyItem& item : set->expanded) {
     for (const auto& edge : automaton_.bytes_of(item.state)) {
       if (edge.first > byte_class) break;
@@ -228,10 +237,49 @@ const EarleySet* EarleyMaker::advance(const EarleySet* set, uint8_t byte_class) 
       arrivals.push_back({item.parent, edge.target, item.least, item.most});
     }
   }
-  Items items;
-  bool completed = false;
-  settle(arrivals, items, completed, nullptr);
-  return intern(items, completed);
+  return arrive(arrivals);
+}
+
+// Classes that no edge tells apart are taken together.
+const EarleySet* const* EarleyMaker::advance_all(const EarleySet* set) {
+  expand(set);
+  std::array<bool, 257> begins{};
+  for (const EarleyItem& item : set->expanded) {
+    for (const auto& edge : automaton_.bytes_of(item.state)) {
+      begins[edge.first] = true;
+      begins[edge.last + 1u] = true;
+    }
+  }
+  std::array<uint8_t, 256> part{};
+  for (uint32_t c = 1; c < automaton_.classes; ++c) {
+    part[c] = static_cast<uint8_t>(part[c - 1] + (begins[c] ? 1 : 0));
+  }
+  const uint32_t parts = part[automaton_.classes - 1] + 1u;
+  for (uint32_t i = 0; i < parts; ++i) arrivals_[i].clear();
+  for (const EarleyItem& item : set->expanded) {
+    for (const auto& edge : automaton_.bytes_of(item.state)) {
+      for (uint32_t i = part[edge.first]; i <= part[edge.last]; ++i) {
+        arrivals_[i].push_back({item.parent, edge.target, item.least, item.most});
+      }
+    }
+  }
+  const auto steps = arena_.make<const EarleySet*>(automaton_.classes);
+  for (uint32_t c = 0; c < automaton_.classes; ++c) {
+    if (c != 0 && part[c] == part[c - 1]) {
+      steps[c] = steps[c - 1];
+    } else {
+      Items& arrivals = arrivals_[part[c]];
+      steps[c] = arrivals.empty() ? dead() : arrive(arrivals);
+    }
+  }
+  return steps.data();
+}
+
+const EarleySet* EarleyMaker::one_more(const EarleySet* set) {
+  Items arrivals = {set->items[0]};
+  ++arrivals[0].least;
+  ++arrivals[0].most;
+  return arrive(arrivals);
 }
 
 const EarleySet* EarleyMaker::advance_by_token(const EarleySet* set, uint32_t token,

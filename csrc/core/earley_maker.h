@@ -1,6 +1,7 @@
 // Makes the sets of EarleySets, which see to it that one thread does so at a time.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -39,7 +40,15 @@ class EarleyMaker {
 
   const EarleySet* start();
   const EarleySet* dead() const { return &sets_[0]; }
+  const EarleySet* accept() const { return accept_; }
   const EarleySet* advance(const EarleySet* set, uint8_t byte_class);
+
+  // By all classes of bytes.
+  const EarleySet* const* advance_all(const EarleySet* set);
+
+  // Of a set that is one item of a counted rule between two repetitions, and may be completed by
+  // its end: the same with one repetition more.
+  const EarleySet* one_more(const EarleySet* set);
   const EarleySet* advance_by_token(const EarleySet* set, uint32_t token, const EarleySet* also);
   std::vector<uint32_t> token_sets(const EarleySet* set);
   std::span<const EarleyGroup> make_groups(const EarleySet* set);
@@ -64,6 +73,7 @@ class EarleyMaker {
   void canonicalise(Items& items);
   void merge_counts(Items& items, size_t first);
 
+  const EarleySet* arrive(Items& arrivals);
   void expand(const EarleySet* set);
   void predict(uint32_t rule, const EarleySet* after);
   void call_from(const EarleyItem& item, uint32_t but_component);
@@ -95,6 +105,11 @@ class EarleyMaker {
   using Pending = std::pair<uint32_t, uint32_t>;   // component and rule
   std::priority_queue<Pending, std::vector<Pending>, std::greater<>> queue_;
   Items expanded_;
+
+  // Of the steps that are worked out.
+  std::array<Items, 256> arrivals_;
+  Items settled_;
+  Items sorted_;
   uint32_t stamp_ = 0;
 };
 

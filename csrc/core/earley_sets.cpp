@@ -12,39 +12,27 @@ EarleySets::EarleySets(std::shared_ptr<const GrammarAutomaton> automaton, size_t
     : automaton_(std::move(automaton)),
       maker_(std::make_unique<EarleyMaker>(*automaton_, longest, memory_)),
       start_(maker_->start()),
-      dead_(maker_->dead()) {}
+      dead_(maker_->dead()),
+      accept_(maker_->accept()) {}
 
 EarleySets::~EarleySets() = default;
 
+// Most sets of a long text are left by one byte only: all others are worked out with the second.
 const EarleySet* EarleySets::find_step(const EarleySet* set, uint8_t byte_class) const {
   const std::lock_guard lock(mutex_);
-  if (const auto* steps = set->steps.load(std::memory_order_relaxed)) {
-    if (const EarleySet* next = steps[byte_class].load(std::memory_order_relaxed)) return next;
-  }
-  const EarleySet* const next = maker_->advance(set, byte_class);
-  publish_step(set, byte_class, next);
-  return next;
-}
-
-// Most sets of a long text are left by one byte only: a table comes with the second.
-void EarleySets::publish_step(const EarleySet* set, uint8_t byte_class,
-                              const EarleySet* next) const {
-  auto* steps = set->steps.load(std::memory_order_relaxed);
+  if (const auto* steps = set->steps.load(std::memory_order_relaxed)) return steps[byte_class];
   const EarleySet::Step* const only = set->only_step.load(std::memory_order_relaxed);
-  if (steps == nullptr && only == nullptr) {
+  if (only == nullptr) {
+    const EarleySet* const next = maker_->advance(set, byte_class);
     EarleySet::Step& step = maker_->arena().make<EarleySet::Step>(1)[0];
     step = {byte_class, next};
     set->only_step.store(&step, std::memory_order_release);
-    return;
+    return next;
   }
-  if (steps != nullptr) {
-    steps[byte_class].store(next, std::memory_order_release);
-    return;
-  }
-  steps = maker_->arena().make<std::atomic<const EarleySet*>>(automaton_->classes).data();
-  steps[only->byte_class].store(only->next, std::memory_order_relaxed);
-  steps[byte_class].store(next, std::memory_order_relaxed);
+  if (only->byte_class == byte_class) return only->next;
+  const EarleySet* const* const steps = maker_->advance_all(set);
   set->steps.store(steps, std::memory_order_release);
+  return steps[byte_class];
 }
 
 const EarleySet* EarleySets::step_by_token(const EarleySet* set, uint32_t token,
@@ -69,8 +57,9 @@ std::span<const EarleyGroup> EarleySets::find_groups(const EarleySet* set) const
   return groups.all;
 }
 
-// Whether each of these characters, from its first byte to its last, leads from `set` to itself.
-bool EarleySets::characters_lead_back(const EarleySet* set, CharRange range) const {
+// Whether each of these characters, from its first byte to its last, leads from `set` to `target`.
+bool EarleySets::characters_lead(const EarleySet* set, const EarleySet* target,
+                                 CharRange range) const {
   std::vector<Utf8Sequence> sequences;
   append_utf8(range, sequences);
   for (const Utf8Sequence& sequence : sequences) {
@@ -88,19 +77,51 @@ bool EarleySets::characters_lead_back(const EarleySet* set, CharRange range) con
       if (next.size() > 16) return false;
       reached.swap(next);
     }
-    if (reached.size() != 1 || reached[0] != set) return false;
+    if (reached.size() != 1 || reached[0] != target) return false;
   }
   return true;
 }
 
-const ByteSummary& EarleySets::find_loops(const EarleySet* set) const {
-  auto loops = std::make_unique<ByteSummary>();
+ByteSummary EarleySets::bytes_between(const EarleySet* set, const EarleySet* target) const {
+  ByteSummary bytes;
   for (uint32_t byte = 0; byte < 0x80; ++byte) {
-    if (step(set, automaton_->class_of[byte]) == set) loops->add(static_cast<uint8_t>(byte));
+    if (step(set, automaton_->class_of[byte]) == target) bytes.add(static_cast<uint8_t>(byte));
   }
-  loops->wide =
-      characters_lead_back(set, {0x80, 0xD7FF}) && characters_lead_back(set, {0xE000, 0x10FFFF});
-  const ByteSummary* const kept = keep(std::move(loops));
+  bytes.wide = characters_lead(set, target, {0x80, 0xD7FF}) &&
+               characters_lead(set, target, {0xE000, 0x10FFFF});
+  return bytes;
+}
+
+// What a byte does to a set that is nothing but a counted rule between two repetitions does not
+// depend on how many are done.
+const EarleyLoops& EarleySets::find_loops(const EarleySet* set) const {
+  auto loops = std::make_unique<EarleyLoops>();
+  const EarleySet* target = set;
+  if (may_count(set) && set->items[0].least == set->items[0].most) {
+    const std::lock_guard lock(mutex_);
+    target = maker_->one_more(set);
+  }
+  if (target == set) {
+    loops->bytes = bytes_between(set, set);
+  } else {
+    const EarleyItem& item = set->items[0];
+    const GrammarAutomaton::Rule& rule = automaton_->rule_of(item.state);
+    loops->counted = true;
+    loops->done = item.least;
+    loops->minimum = rule.minimum;
+    loops->maximum = rule.maximum;
+    std::unique_lock lock(kept_mutex_);
+    const auto known = counted_bytes_.find(item.state);
+    if (known != counted_bytes_.end()) {
+      loops->bytes = known->second;
+    } else {
+      lock.unlock();
+      loops->bytes = bytes_between(set, target);
+      lock.lock();
+      counted_bytes_.emplace(item.state, loops->bytes);
+    }
+  }
+  const EarleyLoops* const kept = keep(std::move(loops));
   set->loops.store(kept, std::memory_order_release);
   return *kept;
 }

@@ -1,5 +1,7 @@
 #include "core/trie_summary.h"
 
+#include <algorithm>
+
 namespace mlx_sampling {
 namespace {
 
@@ -51,31 +53,33 @@ Utf8 next(Utf8 state, uint8_t byte) {
 }  // namespace
 
 TrieSummary::TrieSummary(const TokenTrie& trie)
-    : below_(trie.nodes().size()),
-      clean_(trie.nodes().size()),
-      ends_character_(trie.nodes().size()) {
+    : bytes_(trie.nodes().size()),
+      characters_(trie.nodes().size()),
+      most_characters_(trie.nodes().size()),
+      flags_(trie.nodes().size()) {
   const auto nodes = trie.nodes();
-  std::vector<Utf8> states(trie.longest() + 1, between);  // by depth
-  for (uint32_t i = 0; i < nodes.size(); ++i) {
+  std::vector<Utf8> states(trie.longest() + 1, between);  // of the path, by depth
+  std::vector<uint32_t> path(trie.longest() + 1);
+  std::vector<uint32_t> parents(nodes.size());
+  flags_[0] = utf8 | character;
+  for (uint32_t i = 1; i < nodes.size(); ++i) {
     const auto& node = nodes[i];
-    if (node.depth != 0) states[node.depth] = next(states[node.depth - 1], node.byte);
-    ends_character_[i] = states[node.depth] == between;
-    clean_[i] = states[node.depth] != bad;
-  }
-  // Children come after their parents; the last of them ends where its parent does.
-  std::vector<uint32_t> parents(trie.longest() + 1);
-  std::vector<uint32_t> parent_of(nodes.size());
-  for (uint32_t i = 0; i < nodes.size(); ++i) {
-    parents[nodes[i].depth] = i;
-    if (nodes[i].depth != 0) parent_of[i] = parents[nodes[i].depth - 1];
+    path[node.depth] = i;
+    parents[i] = path[node.depth - 1];
+    const Utf8 state = states[node.depth] = next(states[node.depth - 1], node.byte);
+    if (state != bad) flags_[i] |= utf8;
+    if (state == between) flags_[i] |= character;
+    const int begins = (node.byte & 0xC0) != 0x80 ? 1 : 0;
+    characters_[i] = static_cast<uint16_t>(characters_[parents[i]] + begins);
   }
   for (uint32_t i = static_cast<uint32_t>(nodes.size()) - 1; i > 0; --i) {
-    ByteSummary bytes = below_[i];
-    bytes.add(nodes[i].byte);
-    below_[parent_of[i]].add(bytes);
-    clean_[parent_of[i]] &= clean_[i];
+    const uint32_t parent = parents[i];
+    bytes_[i].add(nodes[i].byte);
+    bytes_[parent].add(bytes_[i]);
+    most_characters_[i] = std::max(most_characters_[i], characters_[i]);
+    most_characters_[parent] = std::max(most_characters_[parent], most_characters_[i]);
+    if ((flags_[i] & utf8) == 0) flags_[parent] &= static_cast<uint8_t>(~utf8);
   }
-  for (uint32_t i = 0; i < nodes.size(); ++i) clean_[i] &= ends_character_[i];
 }
 
 }  // namespace mlx_sampling

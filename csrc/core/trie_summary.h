@@ -40,19 +40,28 @@ class TrieSummary {
   TrieSummary() = default;
   explicit TrieSummary(const TokenTrie& trie);
 
-  // Bytes of the nodes below `node`, itself not included.
-  const ByteSummary& below(uint32_t node) const { return below_[node]; }
+  // Bytes of the subtree of `node`, its own included.
+  const ByteSummary& bytes(uint32_t node) const { return bytes_[node]; }
 
-  // Whether a character ends at `node`, and all that is below is UTF-8, but for its end.
-  bool is_clean(uint32_t node) const { return clean_[node] != 0; }
+  // Whether all paths from the root through `node` are UTF-8, but for an end within a character.
+  bool is_utf8(uint32_t node) const { return (flags_[node] & utf8) != 0; }
 
-  // Whether what leads to `node` is UTF-8 that ends with a character.
-  bool ends_character(uint32_t node) const { return ends_character_[node] != 0; }
+  // Whether the path to `node` is UTF-8 that ends with a character.
+  bool ends_character(uint32_t node) const { return (flags_[node] & character) != 0; }
+
+  // Characters begun on the path to `node`, and on the path to a node of its subtree at most:
+  // bytes that do not go on with one.
+  uint32_t characters(uint32_t node) const { return characters_[node]; }
+  uint32_t most_characters(uint32_t node) const { return most_characters_[node]; }
 
  private:
-  std::vector<ByteSummary> below_;
-  std::vector<uint8_t> clean_;
-  std::vector<uint8_t> ends_character_;
+  static constexpr uint8_t utf8 = 1;
+  static constexpr uint8_t character = 2;
+
+  std::vector<ByteSummary> bytes_;
+  std::vector<uint16_t> characters_;
+  std::vector<uint16_t> most_characters_;
+  std::vector<uint8_t> flags_;
 };
 
 }  // namespace mlx_sampling
