@@ -226,53 +226,28 @@ const EarleySet* EarleyMaker::arrive(Items& arrivals) {
   return intern(settled_, completed);
 }
 
-const EarleySet* EarleyMaker::advance(const EarleySet* set, uint8_t byte_class) {
+// With the classes that no edge tells apart from this one.
+EarleyAdvance EarleyMaker::advance(const EarleySet* set, uint8_t byte_class) {
   expand(set);
-  Items& arrivals = arrivals_[0];
-  arrivals.clear();
+  arrivals_.clear();
+  uint32_t first = 0;
+  uint32_t last = automaton_.classes - 1;
   for (const EarleyItem& item : set->expanded) {
     for (const auto& edge : automaton_.bytes_of(item.state)) {
-      if (edge.first > byte_class) break;
-      if (edge.last < byte_class) continue;
-      arrivals.push_back({item.parent, edge.target, item.least, item.most});
-    }
-  }
-  return arrive(arrivals);
-}
-
-// Classes that no edge tells apart are taken together.
-const EarleySet* const* EarleyMaker::advance_all(const EarleySet* set) {
-  expand(set);
-  std::array<bool, 257> begins{};
-  for (const EarleyItem& item : set->expanded) {
-    for (const auto& edge : automaton_.bytes_of(item.state)) {
-      begins[edge.first] = true;
-      begins[edge.last + 1u] = true;
-    }
-  }
-  std::array<uint8_t, 256> part{};
-  for (uint32_t c = 1; c < automaton_.classes; ++c) {
-    part[c] = static_cast<uint8_t>(part[c - 1] + (begins[c] ? 1 : 0));
-  }
-  const uint32_t parts = part[automaton_.classes - 1] + 1u;
-  for (uint32_t i = 0; i < parts; ++i) arrivals_[i].clear();
-  for (const EarleyItem& item : set->expanded) {
-    for (const auto& edge : automaton_.bytes_of(item.state)) {
-      for (uint32_t i = part[edge.first]; i <= part[edge.last]; ++i) {
-        arrivals_[i].push_back({item.parent, edge.target, item.least, item.most});
+      if (edge.first > byte_class) {
+        last = std::min<uint32_t>(last, edge.first - 1u);
+        break;
       }
+      if (edge.last < byte_class) {
+        first = std::max<uint32_t>(first, edge.last + 1u);
+        continue;
+      }
+      first = std::max<uint32_t>(first, edge.first);
+      last = std::min<uint32_t>(last, edge.last);
+      arrivals_.push_back({item.parent, edge.target, item.least, item.most});
     }
   }
-  const auto steps = arena_.make<const EarleySet*>(automaton_.classes);
-  for (uint32_t c = 0; c < automaton_.classes; ++c) {
-    if (c != 0 && part[c] == part[c - 1]) {
-      steps[c] = steps[c - 1];
-    } else {
-      Items& arrivals = arrivals_[part[c]];
-      steps[c] = arrivals.empty() ? dead() : arrive(arrivals);
-    }
-  }
-  return steps.data();
+  return {arrivals_.empty() ? dead() : arrive(arrivals_), first, last};
 }
 
 const EarleySet* EarleyMaker::one_more(const EarleySet* set) {

@@ -1,7 +1,6 @@
 // Makes the sets of EarleySets, which see to it that one thread does so at a time.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -31,6 +30,13 @@ struct EarleyInstance {
   const EarleySet* after_rule(uint32_t rule) const;
 };
 
+// The set after a byte of any class from `first` to `last`.
+struct EarleyAdvance {
+  const EarleySet* next;
+  uint32_t first;
+  uint32_t last;
+};
+
 class EarleyMaker {
  public:
   using Items = std::vector<EarleyItem>;
@@ -41,10 +47,7 @@ class EarleyMaker {
   const EarleySet* start();
   const EarleySet* dead() const { return &sets_[0]; }
   const EarleySet* accept() const { return accept_; }
-  const EarleySet* advance(const EarleySet* set, uint8_t byte_class);
-
-  // By all classes of bytes.
-  const EarleySet* const* advance_all(const EarleySet* set);
+  EarleyAdvance advance(const EarleySet* set, uint8_t byte_class);
 
   // Of a set that is one item of a counted rule between two repetitions, and may be completed by
   // its end: the same with one repetition more.
@@ -107,7 +110,7 @@ class EarleyMaker {
   Items expanded_;
 
   // Of the steps that are worked out.
-  std::array<Items, 256> arrivals_;
+  Items arrivals_;
   Items settled_;
   Items sorted_;
   uint32_t stamp_ = 0;

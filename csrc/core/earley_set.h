@@ -51,7 +51,7 @@ struct EarleySet {
     const EarleySet* next;
   };
   mutable std::atomic<const Step*> only_step = nullptr;
-  mutable std::atomic<const EarleySet* const*> steps = nullptr;  // by class of bytes
+  mutable std::atomic<std::atomic<const EarleySet*>*> steps = nullptr;  // by class of bytes
   mutable std::span<const EarleyItem> expanded;                  // guarded
   mutable bool is_expanded = false;                              // guarded
   mutable std::atomic<const EarleyGroups*> groups = nullptr;

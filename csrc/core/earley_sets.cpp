@@ -17,22 +17,38 @@ EarleySets::EarleySets(std::shared_ptr<const GrammarAutomaton> automaton, size_t
 
 EarleySets::~EarleySets() = default;
 
-// Most sets of a long text are left by one byte only: all others are worked out with the second.
 const EarleySet* EarleySets::find_step(const EarleySet* set, uint8_t byte_class) const {
   const std::lock_guard lock(mutex_);
-  if (const auto* steps = set->steps.load(std::memory_order_relaxed)) return steps[byte_class];
-  const EarleySet::Step* const only = set->only_step.load(std::memory_order_relaxed);
-  if (only == nullptr) {
-    const EarleySet* const next = maker_->advance(set, byte_class);
-    EarleySet::Step& step = maker_->arena().make<EarleySet::Step>(1)[0];
-    step = {byte_class, next};
-    set->only_step.store(&step, std::memory_order_release);
-    return next;
+  if (const auto* steps = set->steps.load(std::memory_order_relaxed)) {
+    if (const EarleySet* next = steps[byte_class].load(std::memory_order_relaxed)) return next;
+  } else if (const auto* only = set->only_step.load(std::memory_order_relaxed)) {
+    if (only->byte_class == byte_class) return only->next;
   }
-  if (only->byte_class == byte_class) return only->next;
-  const EarleySet* const* const steps = maker_->advance_all(set);
-  set->steps.store(steps, std::memory_order_release);
-  return steps[byte_class];
+  const EarleyAdvance found = maker_->advance(set, byte_class);
+  publish_step(set, byte_class, found);
+  return found.next;
+}
+
+// Most sets of a long text are left by one byte only: a table comes with the second.
+void EarleySets::publish_step(const EarleySet* set, uint8_t byte_class,
+                              const EarleyAdvance& found) const {
+  auto* steps = set->steps.load(std::memory_order_relaxed);
+  const EarleySet::Step* const only = set->only_step.load(std::memory_order_relaxed);
+  if (steps == nullptr && only == nullptr) {
+    EarleySet::Step& step = maker_->arena().make<EarleySet::Step>(1)[0];
+    step = {byte_class, found.next};
+    set->only_step.store(&step, std::memory_order_release);
+    return;
+  }
+  const bool is_new = steps == nullptr;
+  if (is_new) {
+    steps = maker_->arena().make<std::atomic<const EarleySet*>>(automaton_->classes).data();
+    steps[only->byte_class].store(only->next, std::memory_order_relaxed);
+  }
+  for (uint32_t c = found.first; c <= found.last; ++c) {
+    steps[c].store(found.next, std::memory_order_release);
+  }
+  if (is_new) set->steps.store(steps, std::memory_order_release);
 }
 
 const EarleySet* EarleySets::step_by_token(const EarleySet* set, uint32_t token,

@@ -20,6 +20,7 @@
 namespace mlx_sampling {
 
 class EarleyMaker;
+struct EarleyAdvance;
 
 // Bytes after which a set comes back, longer characters as a whole. Of a set that is nothing but a
 // counted rule between two repetitions, which comes back with one more of them, `done` are done.
@@ -45,9 +46,8 @@ class EarleySets {
   // The set after a byte of that class; a dead one where the byte does not match.
   const EarleySet* step(const EarleySet* set, uint8_t byte_class) const {
     if (const auto* steps = set->steps.load(std::memory_order_acquire)) {
-      return steps[byte_class];
-    }
-    if (const auto* only = set->only_step.load(std::memory_order_acquire)) {
+      if (const EarleySet* next = steps[byte_class].load(std::memory_order_acquire)) return next;
+    } else if (const auto* only = set->only_step.load(std::memory_order_acquire)) {
       if (only->byte_class == byte_class) return only->next;
     }
     return find_step(set, byte_class);
@@ -102,6 +102,8 @@ class EarleySets {
 
  private:
   const EarleySet* find_step(const EarleySet* set, uint8_t byte_class) const;
+  void publish_step(const EarleySet* set, uint8_t byte_class,
+                    const EarleyAdvance& found) const;
   std::span<const EarleyGroup> find_groups(const EarleySet* set) const;
   const EarleyLoops& find_loops(const EarleySet* set) const;
   ByteSummary bytes_between(const EarleySet* set, const EarleySet* target) const;

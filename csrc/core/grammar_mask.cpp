@@ -126,7 +126,7 @@ class MaskFill {
     }
     GrammarWalk walk(sets_, *tokens_.vocabulary, true);
     for (uint32_t node : mask.ends) walk.below(local, node);
-    for (const EndTree& tree : mask.end_trees) walk.below_each(local, tree);
+    walk.below_each(local, mask.end_trees);
     return keep_child(mask, keep(local, walk));
   }
 

@@ -90,9 +90,14 @@ ByteSummary GrammarWalk::first_bytes(const EarleySet* set) const {
   return bytes;
 }
 
-void GrammarWalk::below_each(const EarleySet* set, const EndTree& tree) {
-  const TrieSummary& summary = vocabulary_.trie_summary();
+void GrammarWalk::below_each(const EarleySet* set, std::span<const EndTree> trees) {
+  if (trees.empty()) return;
   const ByteSummary first = first_bytes(set);
+  for (const EndTree& tree : trees) below_tree(set, tree, first);
+}
+
+void GrammarWalk::below_tree(const EarleySet* set, const EndTree& tree, const ByteSummary& first) {
+  const TrieSummary& summary = vocabulary_.trie_summary();
   const bool wide = summary.bytes(tree.root).wide;
   for (uint32_t i = tree.root; i < nodes_[tree.root].end;) {
     if (!summary.bytes(i).meets(first) || summary.most_characters(i) < tree.characters) {

@@ -39,8 +39,8 @@ class GrammarWalk {
   // From `set` at `node`, over all that is below.
   void below(const EarleySet* set, uint32_t node);
 
-  // The same at every node of `tree`.
-  void below_each(const EarleySet* set, const EndTree& tree);
+  // The same at every node of each tree.
+  void below_each(const EarleySet* set, std::span<const EndTree> trees);
 
   // Found so far, by all walks: tokens that match, and nodes where a set is completed before some
   // token's end, one by one and many at once.
@@ -56,6 +56,7 @@ class GrammarWalk {
   bool take_subtree(const EarleySet* before, uint32_t node);
   bool may_loop(const EarleySet* before, const EarleySet* next) const;
   ByteSummary first_bytes(const EarleySet* set) const;
+  void below_tree(const EarleySet* set, const EndTree& tree, const ByteSummary& first);
 
   const EarleySets& sets_;
   const Vocabulary& vocabulary_;
