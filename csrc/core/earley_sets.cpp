@@ -110,32 +110,34 @@ ByteSummary EarleySets::bytes_between(const EarleySet* set, const EarleySet* tar
 
 // What a byte does to a set that is nothing but a counted rule between two repetitions does not
 // depend on how many are done.
+ByteSummary EarleySets::counted_bytes(const EarleySet* set, const EarleySet* target) const {
+  const uint32_t state = set->items[0].state;
+  {
+    const std::lock_guard lock(kept_mutex_);
+    const auto known = counted_bytes_.find(state);
+    if (known != counted_bytes_.end()) return known->second;
+  }
+  const ByteSummary bytes = bytes_between(set, target);
+  const std::lock_guard lock(kept_mutex_);
+  return counted_bytes_.emplace(state, bytes).first->second;
+}
+
 const EarleyLoops& EarleySets::find_loops(const EarleySet* set) const {
-  auto loops = std::make_unique<EarleyLoops>();
   const EarleySet* target = set;
   if (may_count(set) && set->items[0].least == set->items[0].most) {
     const std::lock_guard lock(mutex_);
     target = maker_->one_more(set);
   }
+  std::unique_ptr<EarleyLoops> loops;
   if (target == set) {
-    loops->bytes = bytes_between(set, set);
+    loops = std::make_unique<EarleyLoops>(bytes_between(set, set));
   } else {
-    const EarleyItem& item = set->items[0];
-    const GrammarAutomaton::Rule& rule = automaton_->rule_of(item.state);
+    const GrammarAutomaton::Rule& rule = automaton_->rule_of(set->items[0].state);
+    loops = std::make_unique<EarleyLoops>(counted_bytes(set, target));
     loops->counted = true;
-    loops->done = item.least;
+    loops->done = set->items[0].least;
     loops->minimum = rule.minimum;
     loops->maximum = rule.maximum;
-    std::unique_lock lock(kept_mutex_);
-    const auto known = counted_bytes_.find(item.state);
-    if (known != counted_bytes_.end()) {
-      loops->bytes = known->second;
-    } else {
-      lock.unlock();
-      loops->bytes = bytes_between(set, target);
-      lock.lock();
-      counted_bytes_.emplace(item.state, loops->bytes);
-    }
   }
   const EarleyLoops* const kept = keep(std::move(loops));
   set->loops.store(kept, std::memory_order_release);

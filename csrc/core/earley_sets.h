@@ -25,7 +25,10 @@ struct EarleyAdvance;
 // Bytes after which a set comes back, longer characters as a whole. Of a set that is nothing but a
 // counted rule between two repetitions, which comes back with one more of them, `done` are done.
 struct EarleyLoops {
+  explicit EarleyLoops(const ByteSummary& set) : bytes(set), takes(set) {}
+
   ByteSummary bytes;
+  InsideBytes takes;
   bool counted = false;
   uint32_t done = 0;
   uint32_t minimum = 0;
@@ -106,6 +109,7 @@ class EarleySets {
                     const EarleyAdvance& found) const;
   std::span<const EarleyGroup> find_groups(const EarleySet* set) const;
   const EarleyLoops& find_loops(const EarleySet* set) const;
+  ByteSummary counted_bytes(const EarleySet* set, const EarleySet* target) const;
   ByteSummary bytes_between(const EarleySet* set, const EarleySet* target) const;
   bool characters_lead(const EarleySet* set, const EarleySet* target, CharRange range) const;
 

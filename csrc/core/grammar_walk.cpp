@@ -13,35 +13,29 @@ void sort_unique(std::vector<T>& values) {
 
 }  // namespace
 
-// The tokens that end in the nodes from `node` up to `end`: that one, or its subtree's.
-void GrammarWalk::take(uint32_t node, uint32_t end) {
-  const TokenTrie& trie = vocabulary_.trie();
-  const auto found = end == node + 1 ? trie.tokens_at(node) : trie.tokens_below(node);
-  if (found.empty()) return;
-  const auto first = static_cast<uint32_t>(found.data() - trie.tokens().data());
-  const auto last = static_cast<uint32_t>(first + found.size());
+// Tokens from `first` up to `end` in the trie's order, which come after those taken before.
+void GrammarWalk::take(uint32_t first, uint32_t end) {
+  if (first == end) return;
   if (!tokens.empty() && tokens.back().end == first) {
-    tokens.back().end = last;
+    tokens.back().end = end;
   } else {
-    tokens.push_back({first, last});
+    tokens.push_back({first, end});
   }
 }
 
 // Takes the subtree of `node`, whose parent `before` is the set of, if all of it leads back there.
 bool GrammarWalk::take_subtree(const EarleySet* before, uint32_t node) {
   const EarleyLoops* const loops = before->loops.load(std::memory_order_acquire);
-  if (loops == nullptr) return false;
-  const TrieSummary& summary = vocabulary_.trie_summary();
-  const ByteSummary& bytes = summary.bytes(node);
-  if (!bytes.is_inside(loops->bytes) || (bytes.wide && !summary.is_utf8(node))) return false;
-  const uint32_t begun = summary.characters(node) - ((nodes_[node].byte & 0xC0) != 0x80 ? 1 : 0);
-  const uint32_t most = summary.most_characters(node) - begun;
+  const TrieSummary::Node& here = trie_.node(node);
+  if (loops == nullptr || !loops->takes(here)) return false;
+  const uint32_t begun = here.characters - (here.begins_character() ? 1 : 0);
+  const uint32_t most = here.most_characters - begun;
   uint32_t missing = before->completed ? 0 : most + 1;  // characters before the rule may end
   if (loops->counted) {
     if (loops->maximum - loops->done < most) return false;
     missing = loops->minimum - std::min(loops->minimum, loops->done);
   }
-  take(node, nodes_[node].end);
+  take(here.tokens, trie_.node(here.end).tokens);
   if (missing <= most) end_trees.push_back({node, begun + missing});
   return true;
 }
@@ -53,9 +47,9 @@ bool GrammarWalk::may_loop(const EarleySet* before, const EarleySet* next) const
 
 void GrammarWalk::below(const EarleySet* set, uint32_t node) {
   const auto& class_of = sets_.automaton().class_of;
-  path_[nodes_[node].depth] = set;
-  for (uint32_t i = node + 1, end = nodes_[node].end; i < end;) {
-    const TokenTrie::Node& here = nodes_[i];
+  path_[trie_.node(node).depth] = set;
+  for (uint32_t i = node + 1, end = trie_.node(node).end; i < end;) {
+    const TrieSummary::Node& here = trie_.node(i);
     const EarleySet* const before = path_[here.depth - 1];
     if (whole_subtrees_ && take_subtree(before, i)) {
       i = here.end;
@@ -70,7 +64,7 @@ void GrammarWalk::below(const EarleySet* set, uint32_t node) {
       sets_.loops(before);
       continue;
     }
-    take(i, i + 1);
+    take(here.tokens, trie_.node(i + 1).tokens);
     if (here.end == i + 1) {
       ++i;
       continue;
@@ -97,16 +91,15 @@ void GrammarWalk::below_each(const EarleySet* set, std::span<const EndTree> tree
 }
 
 void GrammarWalk::below_tree(const EarleySet* set, const EndTree& tree, const ByteSummary& first) {
-  const TrieSummary& summary = vocabulary_.trie_summary();
-  const bool wide = summary.bytes(tree.root).wide;
-  for (uint32_t i = tree.root; i < nodes_[tree.root].end;) {
-    if (!summary.bytes(i).meets(first) || summary.most_characters(i) < tree.characters) {
-      i = nodes_[i].end;
+  const bool wide = (trie_.node(tree.root).flags & TrieSummary::Node::wide) != 0;
+  for (uint32_t i = tree.root; i < trie_.node(tree.root).end;) {
+    const TrieSummary::Node& here = trie_.node(i);
+    if (!here.meets(first) || here.most_characters < tree.characters) {
+      i = here.end;
       continue;
     }
-    if (summary.characters(i) >= tree.characters && (!wide || summary.ends_character(i))) {
-      below(set, i);
-    }
+    const bool between = !wide || (here.flags & TrieSummary::Node::character) != 0;
+    if (between && here.characters >= tree.characters) below(set, i);
     ++i;
   }
 }

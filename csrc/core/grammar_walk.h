@@ -31,8 +31,7 @@ class GrammarWalk {
   // `whole_subtrees`: takes subtrees at once whose bytes all lead back to one set.
   GrammarWalk(const EarleySets& sets, const Vocabulary& vocabulary, bool whole_subtrees)
       : sets_(sets),
-        vocabulary_(vocabulary),
-        nodes_(vocabulary.trie().nodes()),
+        trie_(vocabulary.trie_summary()),
         whole_subtrees_(whole_subtrees),
         path_(vocabulary.trie().longest() + 1) {}
 
@@ -52,15 +51,14 @@ class GrammarWalk {
   void sort();
 
  private:
-  void take(uint32_t node, uint32_t end);
+  void take(uint32_t first, uint32_t end);
   bool take_subtree(const EarleySet* before, uint32_t node);
   bool may_loop(const EarleySet* before, const EarleySet* next) const;
   ByteSummary first_bytes(const EarleySet* set) const;
   void below_tree(const EarleySet* set, const EndTree& tree, const ByteSummary& first);
 
   const EarleySets& sets_;
-  const Vocabulary& vocabulary_;
-  const std::span<const TokenTrie::Node> nodes_;
+  const TrieSummary& trie_;
   const bool whole_subtrees_;
   std::vector<const EarleySet*> path_;  // by depth
 };

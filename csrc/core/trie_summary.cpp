@@ -52,33 +52,41 @@ Utf8 next(Utf8 state, uint8_t byte) {
 
 }  // namespace
 
-TrieSummary::TrieSummary(const TokenTrie& trie)
-    : bytes_(trie.nodes().size()),
-      characters_(trie.nodes().size()),
-      most_characters_(trie.nodes().size()),
-      flags_(trie.nodes().size()) {
+TrieSummary::TrieSummary(const TokenTrie& trie) {
   const auto nodes = trie.nodes();
+  const auto size = static_cast<uint32_t>(nodes.size());
+  nodes_.resize(size + 1);
+  nodes_[size].tokens = static_cast<uint32_t>(trie.tokens().size());
   std::vector<Utf8> states(trie.longest() + 1, between);  // of the path, by depth
   std::vector<uint32_t> path(trie.longest() + 1);
-  std::vector<uint32_t> parents(nodes.size());
-  flags_[0] = utf8 | character;
-  for (uint32_t i = 1; i < nodes.size(); ++i) {
-    const auto& node = nodes[i];
+  std::vector<uint32_t> parents(size);
+  for (uint32_t i = 0; i < size; ++i) {
+    Node& node = nodes_[i];
+    node.end = nodes[i].end;
+    node.tokens = nodes[i].tokens;
+    node.depth = nodes[i].depth;
+    node.byte = nodes[i].byte;
+    node.flags = Node::character;
+    if (i == 0) continue;
     path[node.depth] = i;
     parents[i] = path[node.depth - 1];
     const Utf8 state = states[node.depth] = next(states[node.depth - 1], node.byte);
-    if (state != bad) flags_[i] |= utf8;
-    if (state == between) flags_[i] |= character;
-    const int begins = (node.byte & 0xC0) != 0x80 ? 1 : 0;
-    characters_[i] = static_cast<uint16_t>(characters_[parents[i]] + begins);
+    const uint16_t before = nodes_[parents[i]].characters;
+    node.characters = static_cast<uint16_t>(before + (node.begins_character() ? 1 : 0));
+    node.most_characters = node.characters;
+    node.flags = state == bad ? Node::broken : state == between ? Node::character : 0;
+    ByteSummary own;
+    own.add(node.byte);
+    node.low = own.low;
+    node.high = own.high;
+    if (own.wide) node.flags |= Node::wide;
   }
-  for (uint32_t i = static_cast<uint32_t>(nodes.size()) - 1; i > 0; --i) {
-    const uint32_t parent = parents[i];
-    bytes_[i].add(nodes[i].byte);
-    bytes_[parent].add(bytes_[i]);
-    most_characters_[i] = std::max(most_characters_[i], characters_[i]);
-    most_characters_[parent] = std::max(most_characters_[parent], most_characters_[i]);
-    if ((flags_[i] & utf8) == 0) flags_[parent] &= static_cast<uint8_t>(~utf8);
+  for (uint32_t i = size - 1; i > 0; --i) {
+    Node& parent = nodes_[parents[i]];
+    parent.low |= nodes_[i].low;
+    parent.high |= nodes_[i].high;
+    parent.most_characters = std::max(parent.most_characters, nodes_[i].most_characters);
+    parent.flags |= nodes_[i].flags & (Node::wide | Node::broken);
   }
 }
 

@@ -42,7 +42,7 @@ class Vocabulary {
   // grammar.
   std::optional<uint32_t> find(std::string_view text) const;
 
-  // The text tokens.
+  // The text tokens, and their trie again with what lies below each node.
   const TokenTrie& trie() const { return trie_; }
   const TrieSummary& trie_summary() const { return trie_summary_; }
 
