@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BatchError", "CacheNotRestoredError", "MlxSamplingError", "NonfiniteLogitsError"]
+__all__ = [
+    "BatchError",
+    "CacheNotRestoredError",
+    "JsonSchemaError",
+    "MlxSamplingError",
+    "NonfiniteLogitsError",
+]
 
 
 class MlxSamplingError(Exception):
@@ -43,3 +49,21 @@ class BatchError(MlxSamplingError):
 
 class CacheNotRestoredError(MlxSamplingError, RuntimeError):
     """A step failed and its key-value cache could not be cut back: the cache is of no more use."""
+
+
+class JsonSchemaError(MlxSamplingError, ValueError):
+    """A JSON Schema that is not one, or asks for what no grammar of bounded size can enforce.
+
+    Attributes:
+        pointer: Where in the schema: a JSON pointer as a URI fragment, `#/properties/id`.
+        keyword: The keyword that is not enforced; None where the schema itself is at fault.
+    """
+
+    def __init__(self, pointer: str, message: str, keyword: str | None = None):
+        self.pointer = pointer
+        self.keyword = keyword
+        self._message = message
+        super().__init__(f"{pointer}: {message}")
+
+    def __reduce__(self) -> tuple[type[JsonSchemaError], tuple[str, str, str | None]]:
+        return JsonSchemaError, (self.pointer, self._message, self.keyword)
