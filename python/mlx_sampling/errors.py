@@ -47,10 +47,6 @@ class GrammarRefusalError(MlxSamplingError, ValueError):
     """A token that the request's grammar does not allow, or a text that no token can go on with."""
 
 
-class JsonSchemaError(MlxSamplingError, ValueError):
-    """A JSON Schema that cannot be enforced; the message begins with the JSON pointer of what is wrong."""
-
-
 class BatchError(MlxSamplingError):
     """Rows of a batch failed; the others did not.
 
@@ -76,3 +72,21 @@ class BatchError(MlxSamplingError):
 
 class CacheNotRestoredError(MlxSamplingError, RuntimeError):
     """A step failed and its key-value cache could not be cut back: the cache is of no more use."""
+
+
+class JsonSchemaError(MlxSamplingError, ValueError):
+    """A JSON Schema that is not one, or asks for what no grammar of bounded size can enforce.
+
+    Attributes:
+        pointer: Where in the schema: a JSON pointer as a URI fragment, `#/properties/id`.
+        keyword: The keyword that is not enforced; None where the schema itself is at fault.
+    """
+
+    def __init__(self, pointer: str, message: str, keyword: str | None = None):
+        self.pointer = pointer
+        self.keyword = keyword
+        self._message = message
+        super().__init__(f"{pointer}: {message}")
+
+    def __reduce__(self) -> tuple[type[JsonSchemaError], tuple[str, str, str | None]]:
+        return JsonSchemaError, (self.pointer, self._message, self.keyword)
