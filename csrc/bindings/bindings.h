@@ -10,5 +10,6 @@ void bind_rng(nanobind::module_& m);
 void bind_sampler(nanobind::module_& m);
 void bind_request(nanobind::module_& m);
 void bind_history(nanobind::module_& m);
+void bind_speculative(nanobind::module_& m);
 
 }  // namespace mlx_sampling

@@ -9,4 +9,5 @@ NB_MODULE(_ext, m) {
   mlx_sampling::bind_sampler(m);
   mlx_sampling::bind_history(m);
   mlx_sampling::bind_request(m);
+  mlx_sampling::bind_speculative(m);
 }

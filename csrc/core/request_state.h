@@ -122,6 +122,22 @@ class RequestState {
   std::optional<AdaptiveAverage> adaptive_average;  // none before the first step
   History history;
   Candidates candidates;  // scratch of the chain; after a step, what the token was picked from
+  std::vector<float> probs_before_adaptive;  // scratch of adaptive_p: of the same candidates
+
+  // Where the request stands, its streams apart: those only go on.
+  struct Mark {
+    size_t accepted;
+    std::optional<float> mirostat_mu;
+    std::optional<AdaptiveAverage> adaptive_average;
+  };
+  Mark mark() const { return {history.tokens().size(), mirostat_mu, adaptive_average}; }
+
+  // Takes back what was accepted since the mark. Throws std::invalid_argument for a mark of a
+  // longer history.
+  void rollback(const Mark& mark);
+
+  // Starts every stream at another seed; the rest stays.
+  void reseed(uint32_t seed);
 
  private:
   friend class InUse;

@@ -19,6 +19,12 @@ from mlx_sampling.params import SamplingParams
 from mlx_sampling.routes import RouteDecision, choose_route, route_for
 from mlx_sampling.sampled import sample_stream
 from mlx_sampling.sampler import Sampler
+from mlx_sampling.speculative import (
+    SparseProbs,
+    SpeculativeDecision,
+    verify_draft,
+    verify_draft_batch,
+)
 
 __all__ = [
     "NO_TOKEN",
@@ -29,6 +35,8 @@ __all__ = [
     "RouteDecision",
     "Sampler",
     "SamplingParams",
+    "SparseProbs",
+    "SpeculativeDecision",
     "argmax",
     "choose_route",
     "greedy_argmax",
@@ -36,4 +44,6 @@ __all__ = [
     "route_for",
     "sample_batch",
     "sample_stream",
+    "verify_draft",
+    "verify_draft_batch",
 ]
