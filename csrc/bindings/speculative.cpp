@@ -1,5 +1,5 @@
 // Speculative acceptance: of distributions that the caller has, and of a request's own steps. Users
-// see speculative.py and speculative_stream.py.
+// see speculative.py and speculative_decoding.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>

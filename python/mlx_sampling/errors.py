@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BatchError", "CacheNotRestoredError", "MlxSamplingError", "NonfiniteLogitsError"]
+__all__ = [
+    "AcceptanceError",
+    "BatchError",
+    "CacheNotRestoredError",
+    "MlxSamplingError",
+    "NonfiniteLogitsError",
+]
 
 
 class MlxSamplingError(Exception):
@@ -39,6 +45,10 @@ class BatchError(MlxSamplingError):
 
     def __reduce__(self) -> tuple[type[BatchError], tuple[list[int | Exception]]]:
         return BatchError, (self.results,)
+
+
+class AcceptanceError(MlxSamplingError, ValueError):
+    """Fewer drafts were accepted than the caller asked for."""
 
 
 class CacheNotRestoredError(MlxSamplingError, RuntimeError):

@@ -2,7 +2,7 @@
 
 What comes out has the target's own law, whatever the drafts are drawn from (Leviathan et al., 2023, "Fast
 Inference from Transformers via Speculative Decoding"; Chen et al., 2023, "Accelerating Large Language Model
-Decoding with Speculative Sampling"). The loop over models is in `speculative_stream`.
+Decoding with Speculative Sampling"). The loop over models is in `speculative_decoding`.
 """
 
 from __future__ import annotations
