@@ -63,6 +63,13 @@ std::tuple<Column<uint32_t>, Column<float>, Column<float>> candidates_of(
           column<float>(data, [](const Candidate& c) { return c.p; })};
 }
 
+std::pair<Column<uint32_t>, Column<float>> law_of(const RequestState& state) {
+  const InUse use(state);
+  const auto& data = state.candidates.data;
+  return {column<uint32_t>(data, [](const Candidate& c) { return c.id; }),
+          column<float>(data, [](const Candidate& c) { return c.p; })};
+}
+
 Column<uint32_t> history_of(const RequestState& state) {
   const InUse use(state);
   return column<uint32_t>(state.history.tokens(), [](uint32_t token) { return token; });
@@ -212,6 +219,8 @@ std::optional<bool> asked(const RequestState& state) {
 }
 
 void bind_state(nb::module_& m) {
+  nb::class_<RequestState::Mark>(m, "Mark", "A place in a request's history to roll back to.")
+      .def_ro("accepted", &RequestState::Mark::accepted, "Tokens of the history.");
   nb::class_<RequestState>(m, "RequestState", "What a request changes; see request_state.h.")
       .def(
           "__init__",
@@ -260,6 +269,28 @@ void bind_state(nb::module_& m) {
                    "Whether the text may end; None without a grammar.")
       .def_prop_ro("grammar_is_terminated", &asked<&GrammarState::is_terminated>,
                    "Whether it has ended; None without a grammar.")
+      .def("law", &law_of, "Ids and p of the candidates that the last step left.")
+      .def(
+          "mark",
+          [](const RequestState& s) {
+            const InUse use(s);
+            return s.mark();
+          },
+          "Where the request stands; see request_state.h.")
+      .def(
+          "rollback",
+          [](RequestState& s, const RequestState::Mark& mark) {
+            const InUse use(s);
+            s.rollback(mark);
+          },
+          "mark"_a, "Takes back what was accepted since the mark; the streams go on.")
+      .def(
+          "reseed",
+          [](RequestState& s, uint32_t seed) {
+            const InUse use(s);
+            s.reseed(seed);
+          },
+          "seed"_a, "Starts every stream at another seed.")
       .def("history", &history_of, "The accepted tokens, oldest first.")
       .def(
           "fork",

@@ -104,8 +104,9 @@ void GrammarState::begin(size_t start) {
   const size_t skipped = tokens.empty() ? 0 : start - at;
   GrammarMatcher matcher(grammar_);
   if (!follow(matcher, vocabulary(), tokens, skipped)) {
-    throw GrammarRefusal("[grammar] Expected what triggers the grammar to fit it, but it refuses: " +
-                         seen_.substr(start));
+    throw GrammarRefusal(
+        "[grammar] Expected what triggers the grammar to fit it, but it refuses: " +
+        seen_.substr(start));
   }
   matcher_ = std::move(matcher);
   tokens_ = std::move(tokens);

@@ -159,6 +159,22 @@ void RequestState::reset() {
   row_state_ = RowState::absent;
 }
 
+void RequestState::rollback(const Mark& mark) {
+  if (mark.accepted > history.tokens().size()) {
+    refuse("[rollback] Expected a mark of at most ", history.tokens().size(),
+           " accepted tokens, got one of ", mark.accepted, ".");
+  }
+  history.truncate(mark.accepted);
+  mirostat_mu = mark.mirostat_mu;
+  adaptive_average = mark.adaptive_average;
+  grammar = mark.grammar;
+}
+
+void RequestState::reseed(uint32_t seed) {
+  seed_ = seed;
+  streams = Streams(seed);
+}
+
 void InUse::refuse() {
   throw ConcurrentUse(
       "[sampler] Expected one thread at a time, but another one is using this request: give each "

@@ -129,6 +129,23 @@ class RequestState {
   History history;
   std::optional<GrammarState> grammar;  // none: any text
   Candidates candidates;  // scratch of the chain; after a step, what the token was picked from
+  std::vector<float> probs_before_adaptive;  // scratch of adaptive_p: of the same candidates
+
+  // Where the request stands, its streams apart: those only go on.
+  struct Mark {
+    size_t accepted;
+    std::optional<float> mirostat_mu;
+    std::optional<AdaptiveAverage> adaptive_average;
+    std::optional<GrammarState> grammar;
+  };
+  Mark mark() const { return {history.tokens().size(), mirostat_mu, adaptive_average, grammar}; }
+
+  // Takes back what was accepted since the mark. Throws std::invalid_argument for a mark of a
+  // longer history.
+  void rollback(const Mark& mark);
+
+  // Starts every stream at another seed; the rest stays.
+  void reseed(uint32_t seed);
 
  private:
   friend class InUse;

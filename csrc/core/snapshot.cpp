@@ -12,9 +12,9 @@ namespace mlx_sampling {
 namespace {
 
 // Layout, little-endian: what is here, the four streams as Mt19937::snapshot() has them, the number
-// of accepted tokens and the tokens, the grammar (a byte: 0 = none, 1 = begun, 2 = waiting; then, of
-// one, its fingerprint, the bytes skipped, the number of its tokens and the tokens), CRC-32 of all
-// before it.
+// of accepted tokens and the tokens, the grammar (a byte: 0 = none, 1 = begun, 2 = waiting; then,
+// of one, its fingerprint, the bytes skipped, the number of its tokens and the tokens), CRC-32 of
+// all before it.
 constexpr std::array<uint8_t, 8> magic = {'m', 'l', 'x', 's', 'R', 'E', 'Q', 'S'};
 constexpr uint32_t version = 2;
 constexpr size_t version_at = magic.size();

@@ -1,8 +1,9 @@
 """Turns a language model's logits into tokens on MLX.
 
-Selection kernels (`argmax`, `greedy_argmax`), a seeded sampler for one request (`Sampler`), grammars that its
-tokens must match (`Grammar`), and decode loops over mlx-lm models for both read-back routes (`greedy_stream`, `sample_stream`). Samplers for
-mlx-lm's own loops are in `mlx_sampling.mlx_lm`, which alone needs mlx-lm.
+Selection kernels (`argmax`, `greedy_argmax`), a seeded sampler for one request (`Sampler`), grammars that
+its tokens must match (`Grammar`), and decode loops over mlx-lm models for both read-back routes
+(`greedy_stream`, `sample_stream`), with exact speculative decoding on either (`speculative_stream`). Samplers
+for mlx-lm's own loops are in `mlx_sampling.mlx_lm`, which alone needs mlx-lm.
 """
 
 # ruff: noqa: E402
@@ -21,6 +22,7 @@ from mlx_sampling.errors import (
     NonfiniteLogitsError,
 )
 from mlx_sampling.grammar import Grammar, GrammarMatcher, GrammarTriggers
+from mlx_sampling.drafters import LookupDrafter, ModelDrafter
 from mlx_sampling.greedy import greedy_stream
 from mlx_sampling.ops import NO_TOKEN, argmax, greedy_argmax
 from mlx_sampling.params import SamplingParams
@@ -28,6 +30,13 @@ from mlx_sampling.routes import RouteDecision, choose_route, route_for
 from mlx_sampling.sampled import sample_stream
 from mlx_sampling.sampler import Sampler
 from mlx_sampling.vocabulary import Vocabulary
+from mlx_sampling.speculative import (
+    SparseProbs,
+    SpeculativeDecision,
+    verify_draft,
+    verify_draft_batch,
+)
+from mlx_sampling.speculative_decoding import speculative_stream
 
 __all__ = [
     "NO_TOKEN",
@@ -38,13 +47,17 @@ __all__ = [
     "GrammarRefusalError",
     "GrammarTriggers",
     "JsonSchemaError",
+    "LookupDrafter",
     "MlxSamplingError",
+    "ModelDrafter",
     "Mt19937",
     "NonfiniteLogitsError",
     "RouteDecision",
     "Sampler",
     "SamplingParams",
     "Vocabulary",
+    "SparseProbs",
+    "SpeculativeDecision",
     "argmax",
     "choose_route",
     "greedy_argmax",
@@ -52,4 +65,7 @@ __all__ = [
     "route_for",
     "sample_batch",
     "sample_stream",
+    "speculative_stream",
+    "verify_draft",
+    "verify_draft_batch",
 ]

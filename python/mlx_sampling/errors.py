@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "AcceptanceError",
     "BatchError",
     "CacheNotRestoredError",
     "GrammarError",
@@ -68,6 +69,10 @@ class BatchError(MlxSamplingError):
 
     def __reduce__(self) -> tuple[type[BatchError], tuple[list[int | Exception]]]:
         return BatchError, (self.results,)
+
+
+class AcceptanceError(MlxSamplingError, ValueError):
+    """Fewer drafts were accepted than the caller asked for."""
 
 
 class CacheNotRestoredError(MlxSamplingError, RuntimeError):

@@ -275,9 +275,7 @@ def test_a_lazy_grammar(triggers, begins):
                 going.accept(token_of(text))
         going.accept(token_of(begins[-1]))
         assert not going.grammar_is_waiting
-    again = Sampler.restore(
-        restored.snapshot(), grammar=NUMBERS, grammar_triggers=triggers, seed=1
-    )
+    again = Sampler.restore(restored.snapshot(), grammar=NUMBERS, grammar_triggers=triggers, seed=1)
     tokens = generate(sampler, 12)
     assert generate(restored, 12) == generate(again, 12) == tokens
     matcher = NUMBERS.matcher()

@@ -38,7 +38,9 @@ def test_where_a_text_leaves_the_grammar(file, text, said, capsys):
 
 def test_a_text_file_and_a_schema(tmp_path, capsys):
     schema, text = tmp_path / "schema.json", tmp_path / "text.json"
-    schema.write_text('{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}')
+    schema.write_text(
+        '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
+    )
     text.write_text('{"a":12}')
     command = ["grammar", "check", "--json-schema", str(schema), "--text-file", str(text)]
     assert main(command) == 0

@@ -296,9 +296,7 @@ def gguf_of(tokens: Tokens) -> bytes:
         entry("tokenizer.ggml.model", 8, string("gpt2")),
         entry("tokenizer.ggml.pre", 8, string("default")),
         entry("tokenizer.ggml.tokens", 9, strings([spelled(t) for t in range(len(kinds))])),
-        entry(
-            "tokenizer.ggml.token_type", 9, struct.pack("<IQ", 5, len(kinds)) + kinds.tobytes()
-        ),
+        entry("tokenizer.ggml.token_type", 9, struct.pack("<IQ", 5, len(kinds)) + kinds.tobytes()),
         entry("tokenizer.ggml.merges", 9, strings(["a b"])),
         entry("tokenizer.ggml.bos_token_id", 4, struct.pack("<I", tokens.ends[0])),
         entry("tokenizer.ggml.eos_token_id", 4, struct.pack("<I", tokens.ends[0])),

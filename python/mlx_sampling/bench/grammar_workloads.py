@@ -96,7 +96,10 @@ WORKLOADS = {
     "json": Workload(
         JSON_GBNF,
         None,
-        (json.dumps(_PERSON, indent=2), json.dumps({"orders": _PERSON["orders"], "π": [[1], [-2e3]]})),
+        (
+            json.dumps(_PERSON, indent=2),
+            json.dumps({"orders": _PERSON["orders"], "π": [[1], [-2e3]]}),
+        ),
     ),
     "nested": Workload(None, NESTED_SCHEMA, (json.dumps(_PERSON, separators=(",", ":")),)),
     "note": Workload(NOTE_GBNF, None, (_TEXT,)),
