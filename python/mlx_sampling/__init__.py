@@ -13,6 +13,7 @@ _check.load_ext(_check.load_mlx())
 
 from mlx_sampling._ext import Mt19937
 from mlx_sampling.batch import sample_batch
+from mlx_sampling.drafters import LookupDrafter, ModelDrafter
 from mlx_sampling.errors import (
     BatchError,
     GrammarError,
@@ -22,14 +23,12 @@ from mlx_sampling.errors import (
     NonfiniteLogitsError,
 )
 from mlx_sampling.grammar import Grammar, GrammarMatcher, GrammarTriggers
-from mlx_sampling.drafters import LookupDrafter, ModelDrafter
 from mlx_sampling.greedy import greedy_stream
 from mlx_sampling.ops import NO_TOKEN, argmax, greedy_argmax
 from mlx_sampling.params import SamplingParams
 from mlx_sampling.routes import RouteDecision, choose_route, route_for
 from mlx_sampling.sampled import sample_stream
 from mlx_sampling.sampler import Sampler
-from mlx_sampling.vocabulary import Vocabulary
 from mlx_sampling.speculative import (
     SparseProbs,
     SpeculativeDecision,
@@ -37,6 +36,7 @@ from mlx_sampling.speculative import (
     verify_draft_batch,
 )
 from mlx_sampling.speculative_decoding import speculative_stream
+from mlx_sampling.vocabulary import Vocabulary
 
 __all__ = [
     "NO_TOKEN",
@@ -55,9 +55,9 @@ __all__ = [
     "RouteDecision",
     "Sampler",
     "SamplingParams",
-    "Vocabulary",
     "SparseProbs",
     "SpeculativeDecision",
+    "Vocabulary",
     "argmax",
     "choose_route",
     "greedy_argmax",

@@ -72,9 +72,10 @@ class Sampler:
         excluded: Token ids that are never picked. Without `vocab_size`, one outside [0, V) is an error
             of the first step. Default: none.
         grammar: What the generated tokens must match; its vocabulary is the request's where no other is
-            given, and must be of one size with it. The chain runs on the whole row, and only where the grammar refuses its token again on the row with all
-            that the grammar refuses at -inf, as llama.cpp does: streams, mirostat and adaptive_p then
-            move on by two draws. Call `accept` for each token. Default: none.
+            given, and must be of one size with it. The chain runs on the whole row, and only where the
+            grammar refuses its token again on the row with all that it refuses at -inf, as llama.cpp
+            does: streams, mirostat and adaptive_p then move on by two draws. Call `accept` for each
+            token. Default: none.
         grammar_first: Apply the grammar to the row before the chain, which then runs once: what
             `logprobs` calls processed are probabilities under the grammar. Default: False.
         grammar_triggers: Makes the grammar a lazy one, that begins when triggered. Default: none, it

@@ -97,7 +97,7 @@ def test_hot_answers_are_valid(packaged, name):
         matcher = grammar.matcher()
         assert all(matcher.accept_token(token) for token in answer)
         if complete:
-            text = b"".join(vocabulary.native.bytes(token) for token in answer[:-1])
+            text = b"".join(vocabulary.native.bytes_of(token) for token in answer[:-1])
             jsonschema.validate(json.loads(text), SCHEMAS[name])
             valid += 1
         else:

@@ -16,7 +16,7 @@ from mlx_sampling import _ext
 if TYPE_CHECKING:
     from mlx_sampling.bench.grammar_workloads import Workload
 
-__all__ = ["PEERS", "Engine", "LlamaCpp", "LlGuidance", "Ours", "Tokens", "XGrammar"]
+__all__ = ["PEERS", "Engine", "LlGuidance", "LlamaCpp", "Ours", "Tokens", "XGrammar"]
 
 
 class Tokens:

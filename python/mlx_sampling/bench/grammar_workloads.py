@@ -87,9 +87,10 @@ _PERSON = {
 }
 
 _TEXT = (
-    "# Notes on the engine\n\n## What it weaves\n\nThe Analytical Engine weaves algebraical patterns, just as "
-    "the loom weaves flowers and leaves.\n- It computes the numbers of Bernoulli.\n- It has no pretensions to "
-    "originate anything.\n\n## What is left\n\nA table of operations, in twenty-five steps.\n\n"
+    "# Notes on the engine\n\n## What it weaves\n\nThe Analytical Engine weaves algebraical patterns, just "
+    "as the loom weaves flowers and leaves.\n- It computes the numbers of Bernoulli.\n- It has no "
+    "pretensions to originate anything.\n\n## What is left\n\nA table of operations, in twenty-five "
+    "steps.\n\n"
 )
 
 WORKLOADS = {
@@ -111,7 +112,7 @@ def packaged_tokens() -> Tokens:
     vocabulary = Vocabulary.from_gguf(packaged_model_path())
     native = vocabulary.native
     return Tokens(
-        [native.bytes(token) for token in range(native.size)],
+        [native.bytes_of(token) for token in range(native.size)],
         [t for t in range(native.size) if not native.is_text(t) and not native.is_end(t)],
         list(vocabulary.eos_token_ids),
     )
