@@ -17,7 +17,7 @@ from grammar_oracle import Grammar, trace
 from grammar_texts import ALPHABET, FEATURES, TOKEN_FEATURES, random_grammar
 from grammar_upstream import Answer, Hung, ask
 
-from mlx_sampling import Vocabulary, _ext
+from mlx_sampling import GrammarError, Vocabulary, _ext
 
 PAIRS = 3_600
 TOKEN_PAIRS = 700
@@ -216,6 +216,59 @@ def test_texts(vocabulary, capsys):
             features.update(used)
     compare(cases, features, vocabulary, capsys, f"{pairs} pairs of text")
     assert min(features[name] for name in FEATURES) >= 10
+
+
+DAMAGE = (
+    '"',
+    "[",
+    "]",
+    "(",
+    ")",
+    "{",
+    "}",
+    ",",
+    "*",
+    "\\",
+    "\\x4",
+    "|",
+    "\n",
+    "::=",
+    "-",
+    "_",
+    "#",
+    ".",
+    "",
+)
+
+
+def test_damaged_texts_are_refused_alike(vocabulary, capsys):
+    draw = random.Random(3)
+    texts: list[str] = []
+    refused: list[bool] = []
+    while len(texts) < 2_000:
+        text = random_grammar(draw, large_counts=False).text
+        at = draw.randrange(len(text))
+        text = text[:at] + draw.choice(DAMAGE) + text[at + draw.randint(0, 2) :]
+        try:
+            _ext.parse_grammar(text)
+        except GrammarError as error:
+            # Ours alone, and what llama.cpp would not come back from.
+            if "defined already" in str(error) or "expected a maximum" in str(error):
+                continue
+            refused.append(True)
+        else:
+            if recurs_on_the_left(Grammar(text)):
+                continue
+            refused.append(False)
+        texts.append(text)
+    answers = ask([(text, []) for text in texts])
+    for text, mine, answer in zip(texts, refused, answers, strict=True):
+        if not isinstance(answer, Hung):
+            assert (answer is None) == mine, text
+    share = sum(refused) / len(texts)
+    with capsys.disabled():
+        print(f"\n{len(texts)} damaged grammars, {share:.0%} refused")
+    assert 0.3 <= share <= 0.7
 
 
 def test_token_literals(vocabulary, capsys):
