@@ -109,20 +109,21 @@ void EarleyMaker::canonicalise(Items& items) {
   const auto key = [](const EarleyItem& item) {
     return std::tuple(item.state, item.parent->id, item.least, item.most);
   };
-  std::sort(items.begin(), items.end(),
-            [&](const EarleyItem& a, const EarleyItem& b) { return key(a) < key(b); });
-  Items kept;
-  kept.reserve(items.size());
+  if (items.size() > 1) {
+    std::sort(items.begin(), items.end(),
+              [&](const EarleyItem& a, const EarleyItem& b) { return key(a) < key(b); });
+  }
+  sorted_.clear();
   for (size_t i = 0; i < items.size();) {
-    const size_t first = kept.size();
+    const size_t first = sorted_.size();
     const EarleyItem item = items[i];
     for (; i < items.size() && items[i].state == item.state && items[i].parent == item.parent;
          ++i) {
-      if (kept.size() == first || kept.back() != items[i]) kept.push_back(items[i]);
+      if (sorted_.size() == first || sorted_.back() != items[i]) sorted_.push_back(items[i]);
     }
-    if (automaton_.rule_of(item.state).counted) merge_counts(kept, first);
+    if (automaton_.rule_of(item.state).counted) merge_counts(sorted_, first);
   }
-  items.swap(kept);
+  items.swap(sorted_);
 }
 
 void EarleyMaker::complete(const EarleySet* parent, Items& items, bool& completed) {
@@ -218,20 +219,42 @@ void EarleyMaker::expand(const EarleySet* set) {
   set->is_expanded = true;
 }
 
-const EarleySet* EarleyMaker::advance(const EarleySet* set, uint8_t byte_class) {
+const EarleySet* EarleyMaker::arrive(Items& arrivals) {
+  settled_.clear();
+  bool completed = false;
+  settle(arrivals, settled_, completed, nullptr);
+  return intern(settled_, completed);
+}
+
+// With the classes that no edge tells apart from this one.
+EarleyAdvance EarleyMaker::advance(const EarleySet* set, uint8_t byte_class) {
   expand(set);
-  Items arrivals;
+  arrivals_.clear();
+  uint32_t first = 0;
+  uint32_t last = automaton_.classes - 1;
   for (const EarleyItem& item : set->expanded) {
     for (const auto& edge : automaton_.bytes_of(item.state)) {
-      if (edge.first > byte_class) break;
-      if (edge.last < byte_class) continue;
-      arrivals.push_back({item.parent, edge.target, item.least, item.most});
+      if (edge.first > byte_class) {
+        last = std::min<uint32_t>(last, edge.first - 1u);
+        break;
+      }
+      if (edge.last < byte_class) {
+        first = std::max<uint32_t>(first, edge.last + 1u);
+        continue;
+      }
+      first = std::max<uint32_t>(first, edge.first);
+      last = std::min<uint32_t>(last, edge.last);
+      arrivals_.push_back({item.parent, edge.target, item.least, item.most});
     }
   }
-  Items items;
-  bool completed = false;
-  settle(arrivals, items, completed, nullptr);
-  return intern(items, completed);
+  return {arrivals_.empty() ? dead() : arrive(arrivals_), first, last};
+}
+
+const EarleySet* EarleyMaker::one_more(const EarleySet* set) {
+  Items arrivals = {set->items[0]};
+  ++arrivals[0].least;
+  ++arrivals[0].most;
+  return arrive(arrivals);
 }
 
 const EarleySet* EarleyMaker::advance_by_token(const EarleySet* set, uint32_t token,

@@ -30,6 +30,13 @@ struct EarleyInstance {
   const EarleySet* after_rule(uint32_t rule) const;
 };
 
+// The set after a byte of any class from `first` to `last`.
+struct EarleyAdvance {
+  const EarleySet* next;
+  uint32_t first;
+  uint32_t last;
+};
+
 class EarleyMaker {
  public:
   using Items = std::vector<EarleyItem>;
@@ -39,7 +46,12 @@ class EarleyMaker {
 
   const EarleySet* start();
   const EarleySet* dead() const { return &sets_[0]; }
-  const EarleySet* advance(const EarleySet* set, uint8_t byte_class);
+  const EarleySet* accept() const { return accept_; }
+  EarleyAdvance advance(const EarleySet* set, uint8_t byte_class);
+
+  // Of a set that is one item of a counted rule between two repetitions, and may be completed by
+  // its end: the same with one repetition more.
+  const EarleySet* one_more(const EarleySet* set);
   const EarleySet* advance_by_token(const EarleySet* set, uint32_t token, const EarleySet* also);
   std::vector<uint32_t> token_sets(const EarleySet* set);
   std::span<const EarleyGroup> make_groups(const EarleySet* set);
@@ -64,6 +76,7 @@ class EarleyMaker {
   void canonicalise(Items& items);
   void merge_counts(Items& items, size_t first);
 
+  const EarleySet* arrive(Items& arrivals);
   void expand(const EarleySet* set);
   void predict(uint32_t rule, const EarleySet* after);
   void call_from(const EarleyItem& item, uint32_t but_component);
@@ -95,6 +108,11 @@ class EarleyMaker {
   using Pending = std::pair<uint32_t, uint32_t>;   // component and rule
   std::priority_queue<Pending, std::vector<Pending>, std::greater<>> queue_;
   Items expanded_;
+
+  // Of the steps that are worked out.
+  Items arrivals_;
+  Items settled_;
+  Items sorted_;
   uint32_t stamp_ = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace mlx_sampling {
 
 struct EarleySet;
-struct ByteSummary;
+struct EarleyLoops;
 struct EarleyInstance;
 struct LocalMask;
 struct WholeMask;
@@ -52,10 +52,10 @@ struct EarleySet {
   };
   mutable std::atomic<const Step*> only_step = nullptr;
   mutable std::atomic<std::atomic<const EarleySet*>*> steps = nullptr;  // by class of bytes
-  mutable std::span<const EarleyItem> expanded;                         // guarded
-  mutable bool is_expanded = false;                                     // guarded
+  mutable std::span<const EarleyItem> expanded;                  // guarded
+  mutable bool is_expanded = false;                              // guarded
   mutable std::atomic<const EarleyGroups*> groups = nullptr;
-  mutable std::atomic<const ByteSummary*> loops = nullptr;
+  mutable std::atomic<const EarleyLoops*> loops = nullptr;
   mutable std::atomic<const LocalMask*> local_mask = nullptr;
   mutable std::atomic<const WholeMask*> whole_mask = nullptr;
   mutable uint32_t stamp = 0;  // guarded

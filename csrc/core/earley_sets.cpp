@@ -12,7 +12,8 @@ EarleySets::EarleySets(std::shared_ptr<const GrammarAutomaton> automaton, size_t
     : automaton_(std::move(automaton)),
       maker_(std::make_unique<EarleyMaker>(*automaton_, longest, memory_)),
       start_(maker_->start()),
-      dead_(maker_->dead()) {}
+      dead_(maker_->dead()),
+      accept_(maker_->accept()) {}
 
 EarleySets::~EarleySets() = default;
 
@@ -20,31 +21,34 @@ const EarleySet* EarleySets::find_step(const EarleySet* set, uint8_t byte_class)
   const std::lock_guard lock(mutex_);
   if (const auto* steps = set->steps.load(std::memory_order_relaxed)) {
     if (const EarleySet* next = steps[byte_class].load(std::memory_order_relaxed)) return next;
+  } else if (const auto* only = set->only_step.load(std::memory_order_relaxed)) {
+    if (only->byte_class == byte_class) return only->next;
   }
-  const EarleySet* const next = maker_->advance(set, byte_class);
-  publish_step(set, byte_class, next);
-  return next;
+  const EarleyAdvance found = maker_->advance(set, byte_class);
+  publish_step(set, byte_class, found);
+  return found.next;
 }
 
 // Most sets of a long text are left by one byte only: a table comes with the second.
 void EarleySets::publish_step(const EarleySet* set, uint8_t byte_class,
-                              const EarleySet* next) const {
+                              const EarleyAdvance& found) const {
   auto* steps = set->steps.load(std::memory_order_relaxed);
   const EarleySet::Step* const only = set->only_step.load(std::memory_order_relaxed);
   if (steps == nullptr && only == nullptr) {
     EarleySet::Step& step = maker_->arena().make<EarleySet::Step>(1)[0];
-    step = {byte_class, next};
+    step = {byte_class, found.next};
     set->only_step.store(&step, std::memory_order_release);
     return;
   }
-  if (steps != nullptr) {
-    steps[byte_class].store(next, std::memory_order_release);
-    return;
+  const bool is_new = steps == nullptr;
+  if (is_new) {
+    steps = maker_->arena().make<std::atomic<const EarleySet*>>(automaton_->classes).data();
+    steps[only->byte_class].store(only->next, std::memory_order_relaxed);
   }
-  steps = maker_->arena().make<std::atomic<const EarleySet*>>(automaton_->classes).data();
-  steps[only->byte_class].store(only->next, std::memory_order_relaxed);
-  steps[byte_class].store(next, std::memory_order_relaxed);
-  set->steps.store(steps, std::memory_order_release);
+  for (uint32_t c = found.first; c <= found.last; ++c) {
+    steps[c].store(found.next, std::memory_order_release);
+  }
+  if (is_new) set->steps.store(steps, std::memory_order_release);
 }
 
 const EarleySet* EarleySets::step_by_token(const EarleySet* set, uint32_t token,
@@ -69,8 +73,9 @@ std::span<const EarleyGroup> EarleySets::find_groups(const EarleySet* set) const
   return groups.all;
 }
 
-// Whether each of these characters, from its first byte to its last, leads from `set` to itself.
-bool EarleySets::characters_lead_back(const EarleySet* set, CharRange range) const {
+// Whether each of these characters, from its first byte to its last, leads from `set` to `target`.
+bool EarleySets::characters_lead(const EarleySet* set, const EarleySet* target,
+                                 CharRange range) const {
   std::vector<Utf8Sequence> sequences;
   append_utf8(range, sequences);
   for (const Utf8Sequence& sequence : sequences) {
@@ -88,19 +93,53 @@ bool EarleySets::characters_lead_back(const EarleySet* set, CharRange range) con
       if (next.size() > 16) return false;
       reached.swap(next);
     }
-    if (reached.size() != 1 || reached[0] != set) return false;
+    if (reached.size() != 1 || reached[0] != target) return false;
   }
   return true;
 }
 
-const ByteSummary& EarleySets::find_loops(const EarleySet* set) const {
-  auto loops = std::make_unique<ByteSummary>();
+ByteSummary EarleySets::bytes_between(const EarleySet* set, const EarleySet* target) const {
+  ByteSummary bytes;
   for (uint32_t byte = 0; byte < 0x80; ++byte) {
-    if (step(set, automaton_->class_of[byte]) == set) loops->add(static_cast<uint8_t>(byte));
+    if (step(set, automaton_->class_of[byte]) == target) bytes.add(static_cast<uint8_t>(byte));
   }
-  loops->wide =
-      characters_lead_back(set, {0x80, 0xD7FF}) && characters_lead_back(set, {0xE000, 0x10FFFF});
-  const ByteSummary* const kept = keep(std::move(loops));
+  bytes.wide = characters_lead(set, target, {0x80, 0xD7FF}) &&
+               characters_lead(set, target, {0xE000, 0x10FFFF});
+  return bytes;
+}
+
+// What a byte does to a set that is nothing but a counted rule between two repetitions does not
+// depend on how many are done.
+ByteSummary EarleySets::counted_bytes(const EarleySet* set, const EarleySet* target) const {
+  const uint32_t state = set->items[0].state;
+  {
+    const std::lock_guard lock(kept_mutex_);
+    const auto known = counted_bytes_.find(state);
+    if (known != counted_bytes_.end()) return known->second;
+  }
+  const ByteSummary bytes = bytes_between(set, target);
+  const std::lock_guard lock(kept_mutex_);
+  return counted_bytes_.emplace(state, bytes).first->second;
+}
+
+const EarleyLoops& EarleySets::find_loops(const EarleySet* set) const {
+  const EarleySet* target = set;
+  if (may_count(set) && set->items[0].least == set->items[0].most) {
+    const std::lock_guard lock(mutex_);
+    target = maker_->one_more(set);
+  }
+  std::unique_ptr<EarleyLoops> loops;
+  if (target == set) {
+    loops = std::make_unique<EarleyLoops>(bytes_between(set, set));
+  } else {
+    const GrammarAutomaton::Rule& rule = automaton_->rule_of(set->items[0].state);
+    loops = std::make_unique<EarleyLoops>(counted_bytes(set, target));
+    loops->counted = true;
+    loops->done = set->items[0].least;
+    loops->minimum = rule.minimum;
+    loops->maximum = rule.maximum;
+  }
+  const EarleyLoops* const kept = keep(std::move(loops));
   set->loops.store(kept, std::memory_order_release);
   return *kept;
 }

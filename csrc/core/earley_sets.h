@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "core/earley_set.h"
@@ -20,6 +20,20 @@
 namespace mlx_sampling {
 
 class EarleyMaker;
+struct EarleyAdvance;
+
+// Bytes after which a set comes back, longer characters as a whole. Of a set that is nothing but a
+// counted rule between two repetitions, which comes back with one more of them, `done` are done.
+struct EarleyLoops {
+  explicit EarleyLoops(const ByteSummary& set) : bytes(set), takes(set) {}
+
+  ByteSummary bytes;
+  InsideBytes takes;
+  bool counted = false;
+  uint32_t done = 0;
+  uint32_t minimum = 0;
+  uint32_t maximum = 0;
+};
 
 class EarleySets {
  public:
@@ -56,10 +70,15 @@ class EarleySets {
     return known != nullptr ? known->all : find_groups(set);
   }
 
-  // Bytes that lead back to `set`: below 0x80 one by one, all longer characters as one.
-  const ByteSummary& loops(const EarleySet* set) const {
-    const ByteSummary* const known = set->loops.load(std::memory_order_acquire);
+  const EarleyLoops& loops(const EarleySet* set) const {
+    const EarleyLoops* const known = set->loops.load(std::memory_order_acquire);
     return known != nullptr ? *known : find_loops(set);
+  }
+
+  // Whether loops(set).counted may be.
+  bool may_count(const EarleySet* set) const {
+    return set->items.size() == 1 && automaton_->is_counted_start(set->items[0].state) &&
+           set->items[0].parent == accept_;
   }
 
   // The same sets, which are of another EarleySets of the grammar.
@@ -86,10 +105,13 @@ class EarleySets {
 
  private:
   const EarleySet* find_step(const EarleySet* set, uint8_t byte_class) const;
-  void publish_step(const EarleySet* set, uint8_t byte_class, const EarleySet* next) const;
+  void publish_step(const EarleySet* set, uint8_t byte_class,
+                    const EarleyAdvance& found) const;
   std::span<const EarleyGroup> find_groups(const EarleySet* set) const;
-  const ByteSummary& find_loops(const EarleySet* set) const;
-  bool characters_lead_back(const EarleySet* set, CharRange range) const;
+  const EarleyLoops& find_loops(const EarleySet* set) const;
+  ByteSummary counted_bytes(const EarleySet* set, const EarleySet* target) const;
+  ByteSummary bytes_between(const EarleySet* set, const EarleySet* target) const;
+  bool characters_lead(const EarleySet* set, const EarleySet* target, CharRange range) const;
 
   const std::shared_ptr<const GrammarAutomaton> automaton_;
   mutable std::atomic<size_t> memory_ = 0;
@@ -97,6 +119,8 @@ class EarleySets {
   const std::unique_ptr<EarleyMaker> maker_;
   const EarleySet* start_;
   const EarleySet* dead_;
+  const EarleySet* accept_;
+  mutable std::map<uint32_t, ByteSummary> counted_bytes_;  // by state; of the mutex below
   mutable std::mutex kept_mutex_;
   mutable std::deque<std::shared_ptr<const void>> kept_;
 };

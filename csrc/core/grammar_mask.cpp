@@ -11,17 +11,17 @@ namespace mlx_sampling {
 // What the items of a local set can take from certain nodes of the trie on.
 struct LocalMask {
   const EarleySet* local;
-  std::vector<uint32_t> tokens;     // few
-  std::vector<uint32_t> words;      // many, as a bitmask
-  std::vector<uint32_t> ends;       // nodes at which the local text may end, with tokens below
-  std::vector<uint32_t> end_trees;  // the same for every node of their subtrees
+  std::vector<uint32_t> tokens;    // few
+  std::vector<uint32_t> words;     // many, as a bitmask
+  std::vector<uint32_t> ends;      // nodes at which the local text may end, with tokens below
+  std::vector<EndTree> end_trees;  // the same, for many at once
   mutable std::atomic<const LocalMask*> children = nullptr;  // from these nodes on
   mutable const LocalMask* sibling = nullptr;
 
   bool has_ends() const { return !ends.empty() || !end_trees.empty(); }
   size_t memory() const {
     return sizeof *this +
-           4 * (tokens.capacity() + words.capacity() + ends.capacity() + end_trees.capacity());
+           4 * (tokens.capacity() + words.capacity() + ends.capacity() + 2 * end_trees.capacity());
   }
 };
 
@@ -48,7 +48,6 @@ class MaskFill {
       : sets_(sets), tokens_(tokens), words_(words) {}
 
   void fill(const EarleySet* set) {
-    std::fill(words_.begin(), words_.end(), 0u);
     if (!fast_paths()) {
       walk_all(set, false);
     } else if (!fill_by_parts(set)) {
@@ -66,7 +65,8 @@ class MaskFill {
   void walk_all(const EarleySet* set, bool whole_subtrees) {
     GrammarWalk walk(sets_, *tokens_.vocabulary, whole_subtrees);
     walk.below(set, 0);
-    set_bits(walk.tokens, words_);
+    walk.sort();
+    write_bitmask(*tokens_.vocabulary, walk.tokens, words_);
     add_literals(set);
   }
 
@@ -77,7 +77,6 @@ class MaskFill {
   void fill_whole(const EarleySet* set) {
     const WholeMask* known = set->whole_mask.load(std::memory_order_acquire);
     if (known == nullptr) {
-      std::fill(words_.begin(), words_.end(), 0u);
       walk_all(set, true);
       auto made = std::make_unique<WholeMask>();
       made->words.assign(words_.begin(), words_.end());
@@ -90,6 +89,7 @@ class MaskFill {
 
   bool fill_by_parts(const EarleySet* set) {
     if (set->whole_mask.load(std::memory_order_acquire) != nullptr) return false;
+    std::fill(words_.begin(), words_.end(), 0u);
     add_literals(set);
     std::vector<Part> pending;
     const auto take = [&](const LocalMask* mask, const EarleySet* parent) {
@@ -126,7 +126,7 @@ class MaskFill {
     }
     GrammarWalk walk(sets_, *tokens_.vocabulary, true);
     for (uint32_t node : mask.ends) walk.below(local, node);
-    for (uint32_t root : mask.end_trees) walk.below_each(local, root);
+    walk.below_each(local, mask.end_trees);
     return keep_child(mask, keep(local, walk));
   }
 
@@ -138,26 +138,25 @@ class MaskFill {
     return made;
   }
 
-  static void sort_unique(std::vector<uint32_t>& values) {
-    std::sort(values.begin(), values.end());
-    values.erase(std::unique(values.begin(), values.end()), values.end());
-    values.shrink_to_fit();
-  }
-
   LocalMask* keep(const EarleySet* local, GrammarWalk& walk) {
+    walk.sort();
     auto made = std::make_unique<LocalMask>();
     made->local = local;
-    if (walk.tokens.size() > words_.size() / 2) {
+    size_t count = 0;
+    for (const TokenRun& run : walk.tokens) count += run.end - run.first;
+    if (count > words_.size() / 2) {
       made->words.resize(words_.size());
-      set_bits(walk.tokens, made->words);
+      write_bitmask(*tokens_.vocabulary, walk.tokens, made->words);
     } else {
-      made->tokens = std::move(walk.tokens);
-      sort_unique(made->tokens);
+      made->tokens.reserve(count);
+      for (const TokenRun& run : walk.tokens) {
+        const auto ids =
+            tokens_.vocabulary->trie().tokens().subspan(run.first, run.end - run.first);
+        made->tokens.insert(made->tokens.end(), ids.begin(), ids.end());
+      }
     }
-    made->ends = std::move(walk.ends);
-    made->end_trees = std::move(walk.end_trees);
-    sort_unique(made->ends);
-    sort_unique(made->end_trees);
+    made->ends.assign(walk.ends.begin(), walk.ends.end());
+    made->end_trees.assign(walk.end_trees.begin(), walk.end_trees.end());
     sets_.add_memory(made->memory());
     return sets_.keep(std::move(made));
   }

@@ -1,39 +1,72 @@
 #include "core/grammar_walk.h"
 
-namespace mlx_sampling {
+#include <algorithm>
 
-bool GrammarWalk::takes_whole(const EarleySet* before, const EarleySet* set, uint32_t node) const {
-  const ByteSummary* loops = set->loops.load(std::memory_order_acquire);
-  if (loops == nullptr) {
-    if (before != set) return false;
-    loops = &sets_.loops(set);
+namespace mlx_sampling {
+namespace {
+
+template <typename T>
+void sort_unique(std::vector<T>& values) {
+  if (!std::is_sorted(values.begin(), values.end())) std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
+}  // namespace
+
+// Tokens from `first` up to `end` in the trie's order, which come after those taken before.
+void GrammarWalk::take(uint32_t first, uint32_t end) {
+  if (first == end) return;
+  if (!tokens.empty() && tokens.back().end == first) {
+    tokens.back().end = end;
+  } else {
+    tokens.push_back({first, end});
   }
-  const ByteSummary& below = vocabulary_.trie_summary().below(node);
-  return below.is_inside(*loops) && (!below.wide || vocabulary_.trie_summary().is_clean(node));
+}
+
+// Takes the subtree of `node`, whose parent `before` is the set of, if all of it leads back there.
+bool GrammarWalk::take_subtree(const EarleySet* before, uint32_t node) {
+  const EarleyLoops* const loops = before->loops.load(std::memory_order_acquire);
+  const TrieSummary::Node& here = trie_.node(node);
+  if (loops == nullptr || !loops->takes(here)) return false;
+  const uint32_t begun = here.characters - (here.begins_character() ? 1 : 0);
+  const uint32_t most = here.most_characters - begun;
+  uint32_t missing = before->completed ? 0 : most + 1;  // characters before the rule may end
+  if (loops->counted) {
+    if (loops->maximum - loops->done < most) return false;
+    missing = loops->minimum - std::min(loops->minimum, loops->done);
+  }
+  take(here.tokens, trie_.node(here.end).tokens);
+  if (missing <= most) end_trees.push_back({node, begun + missing});
+  return true;
+}
+
+bool GrammarWalk::may_loop(const EarleySet* before, const EarleySet* next) const {
+  return before->loops.load(std::memory_order_relaxed) == nullptr &&
+         (before == next || sets_.may_count(before));
 }
 
 void GrammarWalk::below(const EarleySet* set, uint32_t node) {
-  const TokenTrie& trie = vocabulary_.trie();
   const auto& class_of = sets_.automaton().class_of;
-  path_[nodes_[node].depth] = set;
-  for (uint32_t i = node + 1, end = nodes_[node].end; i < end;) {
-    const TokenTrie::Node& here = nodes_[i];
+  path_[trie_.node(node).depth] = set;
+  for (uint32_t i = node + 1, end = trie_.node(node).end; i < end;) {
+    const TrieSummary::Node& here = trie_.node(i);
     const EarleySet* const before = path_[here.depth - 1];
+    if (whole_subtrees_ && take_subtree(before, i)) {
+      i = here.end;
+      continue;
+    }
     const EarleySet* const next = sets_.step(before, class_of[here.byte]);
     if (next->is_dead()) {
       i = here.end;
       continue;
     }
-    take(trie.tokens_at(i));
-    if (here.end == i + 1) {
-      ++i;
+    if (whole_subtrees_ && may_loop(before, next)) {
+      sets_.loops(before);
       continue;
     }
-    if (whole_subtrees_ && takes_whole(before, next, i)) {
-      const auto all = trie.tokens_below(i);
-      take(all.subspan(trie.tokens_at(i).size()));
-      if (next->completed) end_trees.push_back(i);
-      i = here.end;
+    take(here.tokens, trie_.node(i + 1).tokens);
+    if (here.end == i + 1) {
+      ++i;
       continue;
     }
     if (next->completed) ends.push_back(i);
@@ -42,18 +75,76 @@ void GrammarWalk::below(const EarleySet* set, uint32_t node) {
   }
 }
 
-void GrammarWalk::below_each(const EarleySet* set, uint32_t root) {
-  const auto& class_of = sets_.automaton().class_of;
-  const TrieSummary& summary = vocabulary_.trie_summary();
-  const bool wide = summary.below(root).wide;
-  for (uint32_t i = root; i < nodes_[root].end; ++i) {
-    if (wide && !summary.ends_character(i)) continue;
-    bool any = false;
-    for (uint32_t child = i + 1; child < nodes_[i].end && !any; child = nodes_[child].end) {
-      any = !sets_.step(set, class_of[nodes_[child].byte])->is_dead();
-    }
-    if (any) below(set, i);
+ByteSummary GrammarWalk::first_bytes(const EarleySet* set) const {
+  ByteSummary bytes;
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    const EarleySet* const next = sets_.step(set, sets_.automaton().class_of[byte]);
+    if (!next->is_dead()) bytes.add(static_cast<uint8_t>(byte));
   }
+  return bytes;
+}
+
+void GrammarWalk::below_each(const EarleySet* set, std::span<const EndTree> trees) {
+  if (trees.empty()) return;
+  const ByteSummary first = first_bytes(set);
+  for (const EndTree& tree : trees) below_tree(set, tree, first);
+}
+
+void GrammarWalk::below_tree(const EarleySet* set, const EndTree& tree, const ByteSummary& first) {
+  const bool wide = (trie_.node(tree.root).flags & TrieSummary::Node::wide) != 0;
+  for (uint32_t i = tree.root; i < trie_.node(tree.root).end;) {
+    const TrieSummary::Node& here = trie_.node(i);
+    if (!here.meets(first) || here.most_characters < tree.characters) {
+      i = here.end;
+      continue;
+    }
+    const bool between = !wide || (here.flags & TrieSummary::Node::character) != 0;
+    if (between && here.characters >= tree.characters) below(set, i);
+    ++i;
+  }
+}
+
+void GrammarWalk::sort() {
+  sort_unique(ends);
+  sort_unique(end_trees);
+  const auto apart = [](const TokenRun& a, const TokenRun& b) { return a.end < b.first; };
+  bool sorted = true;
+  for (size_t i = 1; i < tokens.size(); ++i) sorted = sorted && apart(tokens[i - 1], tokens[i]);
+  if (sorted) return;
+  std::sort(tokens.begin(), tokens.end());
+  size_t kept = 0;
+  for (const TokenRun& run : tokens) {
+    if (kept != 0 && run.first <= tokens[kept - 1].end) {
+      tokens[kept - 1].end = std::max(tokens[kept - 1].end, run.end);
+    } else {
+      tokens[kept++] = run;
+    }
+  }
+  tokens.resize(kept);
+}
+
+void write_bitmask(const Vocabulary& vocabulary, std::span<const TokenRun> runs,
+                   std::span<uint32_t> words) {
+  const auto tokens = vocabulary.trie().tokens();
+  size_t count = 0;
+  for (const TokenRun& run : runs) count += run.end - run.first;
+  const bool rest = 2 * count > tokens.size();  // fewer bits to clear than to set
+  if (rest) {
+    std::copy(vocabulary.text_bitmask().begin(), vocabulary.text_bitmask().end(), words.begin());
+  } else {
+    std::fill(words.begin(), words.end(), 0u);
+  }
+  const auto flip = [&](size_t first, size_t end) {
+    for (uint32_t token : tokens.subspan(first, end - first)) {
+      words[token / 32] ^= 1u << (token % 32);
+    }
+  };
+  size_t at = 0;
+  for (const TokenRun& run : runs) {
+    rest ? flip(at, run.first) : flip(run.first, run.end);
+    at = run.end;
+  }
+  if (rest) flip(at, tokens.size());
 }
 
 }  // namespace mlx_sampling

@@ -1,5 +1,7 @@
 #include "core/trie_summary.h"
 
+#include <algorithm>
+
 namespace mlx_sampling {
 namespace {
 
@@ -50,32 +52,42 @@ Utf8 next(Utf8 state, uint8_t byte) {
 
 }  // namespace
 
-TrieSummary::TrieSummary(const TokenTrie& trie)
-    : below_(trie.nodes().size()),
-      clean_(trie.nodes().size()),
-      ends_character_(trie.nodes().size()) {
+TrieSummary::TrieSummary(const TokenTrie& trie) {
   const auto nodes = trie.nodes();
-  std::vector<Utf8> states(trie.longest() + 1, between);  // by depth
-  for (uint32_t i = 0; i < nodes.size(); ++i) {
-    const auto& node = nodes[i];
-    if (node.depth != 0) states[node.depth] = next(states[node.depth - 1], node.byte);
-    ends_character_[i] = states[node.depth] == between;
-    clean_[i] = states[node.depth] != bad;
+  const auto size = static_cast<uint32_t>(nodes.size());
+  nodes_.resize(size + 1);
+  nodes_[size].tokens = static_cast<uint32_t>(trie.tokens().size());
+  std::vector<Utf8> states(trie.longest() + 1, between);  // of the path, by depth
+  std::vector<uint32_t> path(trie.longest() + 1);
+  std::vector<uint32_t> parents(size);
+  for (uint32_t i = 0; i < size; ++i) {
+    Node& node = nodes_[i];
+    node.end = nodes[i].end;
+    node.tokens = nodes[i].tokens;
+    node.depth = nodes[i].depth;
+    node.byte = nodes[i].byte;
+    node.flags = Node::character;
+    if (i == 0) continue;
+    path[node.depth] = i;
+    parents[i] = path[node.depth - 1];
+    const Utf8 state = states[node.depth] = next(states[node.depth - 1], node.byte);
+    const uint16_t before = nodes_[parents[i]].characters;
+    node.characters = static_cast<uint16_t>(before + (node.begins_character() ? 1 : 0));
+    node.most_characters = node.characters;
+    node.flags = state == bad ? Node::broken : state == between ? Node::character : 0;
+    ByteSummary own;
+    own.add(node.byte);
+    node.low = own.low;
+    node.high = own.high;
+    if (own.wide) node.flags |= Node::wide;
   }
-  // Children come after their parents; the last of them ends where its parent does.
-  std::vector<uint32_t> parents(trie.longest() + 1);
-  std::vector<uint32_t> parent_of(nodes.size());
-  for (uint32_t i = 0; i < nodes.size(); ++i) {
-    parents[nodes[i].depth] = i;
-    if (nodes[i].depth != 0) parent_of[i] = parents[nodes[i].depth - 1];
+  for (uint32_t i = size - 1; i > 0; --i) {
+    Node& parent = nodes_[parents[i]];
+    parent.low |= nodes_[i].low;
+    parent.high |= nodes_[i].high;
+    parent.most_characters = std::max(parent.most_characters, nodes_[i].most_characters);
+    parent.flags |= nodes_[i].flags & (Node::wide | Node::broken);
   }
-  for (uint32_t i = static_cast<uint32_t>(nodes.size()) - 1; i > 0; --i) {
-    ByteSummary bytes = below_[i];
-    bytes.add(nodes[i].byte);
-    below_[parent_of[i]].add(bytes);
-    clean_[parent_of[i]] &= clean_[i];
-  }
-  for (uint32_t i = 0; i < nodes.size(); ++i) clean_[i] &= ends_character_[i];
 }
 
 }  // namespace mlx_sampling

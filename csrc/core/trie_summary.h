@@ -1,8 +1,9 @@
-// What lies below each node of a token trie, so that whole subtrees can be taken or left at once.
+// A token trie's nodes with what lies below each of them, so that a walk can take or leave whole
+// subtrees at once; all that it looks at in a node stands in one place.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/token_trie.h"
@@ -22,37 +23,59 @@ struct ByteSummary {
       (byte < 0x40 ? low : high) |= uint64_t{1} << (byte & 0x3F);
     }
   }
-  void add(const ByteSummary& other) {
-    low |= other.low;
-    high |= other.high;
-    wide |= other.wide;
-  }
-  bool is_inside(const ByteSummary& other) const {
-    return (low & ~other.low) == 0 && (high & ~other.high) == 0 && (!wide || other.wide);
-  }
-  bool meets(const ByteSummary& other) const {
-    return (low & other.low) != 0 || (high & other.high) != 0 || (wide && other.wide);
-  }
 };
 
 class TrieSummary {
  public:
+  struct Node {
+    uint32_t end;     // as in TokenTrie
+    uint32_t tokens;  // likewise
+    uint64_t low;     // bytes of the subtree, the node's own included: 0x00 to 0x3F
+    uint64_t high;    // and 0x40 to 0x7F
+    uint16_t depth;
+    uint16_t characters;       // begun on the path to here: bytes that do not go on with one
+    uint16_t most_characters;  // and on the path to a node of the subtree at most
+    uint8_t byte;
+    uint8_t flags;
+
+    static constexpr uint8_t wide = 1;       // bytes from 0x80 on are in the subtree
+    static constexpr uint8_t broken = 2;     // a path from the root through here is not UTF-8
+    static constexpr uint8_t character = 4;  // the path to here is UTF-8 and ends with a character
+
+    bool begins_character() const { return (byte & 0xC0) != 0x80; }
+    bool meets(const ByteSummary& bytes) const {
+      return ((low & bytes.low) | (high & bytes.high)) != 0 || ((flags & wide) != 0 && bytes.wide);
+    }
+  };
+
   TrieSummary() = default;
   explicit TrieSummary(const TokenTrie& trie);
 
-  // Bytes of the nodes below `node`, itself not included.
-  const ByteSummary& below(uint32_t node) const { return below_[node]; }
-
-  // Whether a character ends at `node`, and all that is below is UTF-8, but for its end.
-  bool is_clean(uint32_t node) const { return clean_[node] != 0; }
-
-  // Whether what leads to `node` is UTF-8 that ends with a character.
-  bool ends_character(uint32_t node) const { return ends_character_[node] != 0; }
+  // In the order of the trie's, and one past the last.
+  const Node& node(uint32_t i) const { return nodes_[i]; }
 
  private:
-  std::vector<ByteSummary> below_;
-  std::vector<uint8_t> clean_;
-  std::vector<uint8_t> ends_character_;
+  std::vector<Node> nodes_;
+};
+
+// Whether all bytes of a subtree are of some set, and, where that has bytes from 0x80 on, whether
+// it and what leads to it is UTF-8.
+class InsideBytes {
+ public:
+  explicit InsideBytes(const ByteSummary& bytes)
+      : not_low_(~bytes.low),
+        not_high_(~bytes.high),
+        not_flags_(bytes.wide ? TrieSummary::Node::broken : TrieSummary::Node::wide) {}
+
+  bool operator()(const TrieSummary::Node& node) const {
+    return ((node.low & not_low_) | (node.high & not_high_) |
+            static_cast<uint64_t>(node.flags & not_flags_)) == 0;
+  }
+
+ private:
+  uint64_t not_low_;
+  uint64_t not_high_;
+  uint8_t not_flags_;
 };
 
 }  // namespace mlx_sampling

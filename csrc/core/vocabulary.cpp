@@ -65,6 +65,8 @@ Vocabulary::Vocabulary(const std::vector<std::string>& bytes, std::span<const ui
   mark(ends, "end tokens", Kind::end);
   trie_ = make_trie();
   trie_summary_ = TrieSummary(trie_);
+  text_bitmask_.resize((size() + 31) / 32);
+  for (uint32_t token : trie_.tokens()) text_bitmask_[token / 32] |= 1u << (token % 32);
   fingerprint_ = hash();
 }
 

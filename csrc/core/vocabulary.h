@@ -42,9 +42,12 @@ class Vocabulary {
   // grammar.
   std::optional<uint32_t> find(std::string_view text) const;
 
-  // The text tokens.
+  // The text tokens, and their trie again with what lies below each node.
   const TokenTrie& trie() const { return trie_; }
   const TrieSummary& trie_summary() const { return trie_summary_; }
+
+  // Bit `i % 32` of word `i / 32`: whether token `i` is a text token.
+  std::span<const uint32_t> text_bitmask() const { return text_bitmask_; }
 
   // Of everything above: equal for equal vocabularies, on any machine.
   uint64_t fingerprint() const { return fingerprint_; }
@@ -63,6 +66,7 @@ class Vocabulary {
   std::vector<uint32_t> others_;  // tokens that are no text, by (bytes, id)
   TokenTrie trie_;
   TrieSummary trie_summary_;
+  std::vector<uint32_t> text_bitmask_;
   uint64_t fingerprint_;
 };
 
