@@ -235,7 +235,10 @@ class Trace:
 
 
 def trace(
-    grammar: Grammar, fragments: Iterable[bytes | tuple[int, bytes | None]], root: str = "root"
+    grammar: Grammar,
+    fragments: Iterable[bytes | tuple[int, bytes | None]],
+    root: str = "root",
+    prune: bool = True,
 ) -> Trace:
     """Runs a grammar over a text.
 
@@ -244,6 +247,8 @@ def trace(
         fragments: Bytes, or tokens as (id, bytes); None in place of the bytes for a control token,
             which counts as one byte.
         root: The rule to begin with. Default: "root".
+        prune: Whether to leave out what nothing can come of: parts that match nothing, and what would
+            have to be followed by them. Default: True.
 
     Returns:
         For each beginning of the text, whether it is alive: some text of the grammar goes on from
@@ -257,14 +262,19 @@ def trace(
         elements += [NO_CHAR] if text is None else text
         if token is not None:
             tokens[begin] = (token, len(elements))
-    return _Run(grammar, elements, tokens).trace(grammar.rules[root])
+    return _Run(grammar, elements, tokens, prune).trace(grammar.rules[root])
 
 
 class _Run:
     def __init__(
-        self, grammar: Grammar, elements: Sequence[int], tokens: dict[int, tuple[int, int]]
+        self,
+        grammar: Grammar,
+        elements: Sequence[int],
+        tokens: dict[int, tuple[int, int]],
+        prune: bool,
     ) -> None:
         self._grammar, self._elements, self._tokens = grammar, elements, tokens
+        self._prune = prune
         self._ends: dict[tuple[Node, int], set[int]] = defaultdict(set)
         self._seen: set[tuple[Node, int]] = set()
         self._tried: set[tuple[Node, int]] = set()  # characters, and where
@@ -294,7 +304,7 @@ class _Run:
 
     def _from(self, node: Node, begin: int) -> set[int]:
         """Where `node` can end when it begins there, as far as is known yet."""
-        if not self._grammar.is_productive(node):
+        if self._prune and not self._grammar.is_productive(node):
             return set()
         key = (node, begin)
         if key in self._open:
