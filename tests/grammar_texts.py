@@ -39,7 +39,10 @@ class GrammarText:
 
 
 def random_grammar(
-    draw: random.Random, tokens: Sequence[tuple[int, str | None]] = (), size: int = 3
+    draw: random.Random,
+    tokens: Sequence[tuple[int, str | None]] = (),
+    size: int = 3,
+    large_counts: bool = True,
 ) -> GrammarText:
     """A grammar of up to `size` rules besides the root, all of them defined.
 
@@ -49,13 +52,17 @@ def random_grammar(
         draw: Where randomness comes from.
         tokens: (id, name in `< >` or None) pairs for token literals. Default: none are written.
         size: See above. Default: 3.
+        large_counts: Whether some repetitions are of up to 70,000 times. Default: True.
     """
-    return _Writer(draw, tokens).grammar(size)
+    return _Writer(draw, tokens, large_counts).grammar(size)
 
 
 class _Writer:
-    def __init__(self, draw: random.Random, tokens: Sequence[tuple[int, str | None]]) -> None:
+    def __init__(
+        self, draw: random.Random, tokens: Sequence[tuple[int, str | None]], large_counts: bool
+    ) -> None:
         self._draw = draw
+        self._large_counts = large_counts
         self._tokens = tokens
         self._features: set[str] = set()
         self._names: list[str] = []
@@ -147,6 +154,9 @@ class _Writer:
     def _repetition(self, in_group: bool) -> str:
         m = self._draw.choice((1, 1, 2, 3))
         n = m + self._draw.choice((0, 1, 2))
+        if self._large_counts and self._chance(0.15):
+            m = self._draw.choice((1, 5, 9, 17, 33))
+            n = m + self._draw.choice((0, 1, 8, 100, 70_000))
         kind = self._draw.choice(("*", "+", "?", "{m}", "{m,}", "{m,n}"))
         self._use(kind, "")
         if len(kind) == 1:
