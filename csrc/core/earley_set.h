@@ -52,8 +52,8 @@ struct EarleySet {
   };
   mutable std::atomic<const Step*> only_step = nullptr;
   mutable std::atomic<std::atomic<const EarleySet*>*> steps = nullptr;  // by class of bytes
-  mutable std::span<const EarleyItem> expanded;                  // guarded
-  mutable bool is_expanded = false;                              // guarded
+  mutable std::span<const EarleyItem> expanded;                         // guarded
+  mutable bool is_expanded = false;                                     // guarded
   mutable std::atomic<const EarleyGroups*> groups = nullptr;
   mutable std::atomic<const EarleyLoops*> loops = nullptr;
   mutable std::atomic<const LocalMask*> local_mask = nullptr;

@@ -105,8 +105,7 @@ class EarleySets {
 
  private:
   const EarleySet* find_step(const EarleySet* set, uint8_t byte_class) const;
-  void publish_step(const EarleySet* set, uint8_t byte_class,
-                    const EarleyAdvance& found) const;
+  void publish_step(const EarleySet* set, uint8_t byte_class, const EarleyAdvance& found) const;
   std::span<const EarleyGroup> find_groups(const EarleySet* set) const;
   const EarleyLoops& find_loops(const EarleySet* set) const;
   ByteSummary counted_bytes(const EarleySet* set, const EarleySet* target) const;

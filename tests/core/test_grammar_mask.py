@@ -90,9 +90,32 @@ def test_masks_on_the_packaged_vocabulary(name, packaged):
         assert all(got[t] for t in packaged.ends)
 
 
-PIECES = [*"ab01é à€😀\\\"[]-^\n\r\t", "aa", "ab", "ba", "a" * 30, "aé", "é€", " a", "b\n", "]]", "a-"]
+PIECES = [
+    *'ab01é à€😀\\"[]-^\n\r\t',
+    "aa",
+    "ab",
+    "ba",
+    "a" * 30,
+    "aé",
+    "é€",
+    " a",
+    "b\n",
+    "]]",
+    "a-",
+]
 TEXTS = [piece.encode() for piece in PIECES]
-TEXTS += [b"\xc3", b"\xa9", b"\xe2", b"\x82\xac", b"\xf0\x9f", b"\x98\x80a", b"b\xc3", b"\xff", b"", b"\0"]
+TEXTS += [
+    b"\xc3",
+    b"\xa9",
+    b"\xe2",
+    b"\x82\xac",
+    b"\xf0\x9f",
+    b"\x98\x80a",
+    b"b\xc3",
+    b"\xff",
+    b"",
+    b"\0",
+]
 SMALL = Vocabulary([*TEXTS, b"<c>", b"<e>", b"<f>"], [len(TEXTS)], [len(TEXTS) + 1, len(TEXTS) + 2])
 
 
@@ -169,7 +192,13 @@ def test_words_of_the_wrong_kind_are_refused():
             state.fill_bitmask(np.zeros(width, np.uint32))
     frozen = np.zeros(2, np.uint32)
     frozen.flags.writeable = False
-    for words in (np.zeros(2, np.int32), np.zeros((2, 1), np.uint32), frozen, np.zeros(4, np.uint32)[::2], [0, 0]):
+    for words in (
+        np.zeros(2, np.int32),
+        np.zeros((2, 1), np.uint32),
+        frozen,
+        np.zeros(4, np.uint32)[::2],
+        [0, 0],
+    ):
         with pytest.raises(TypeError):
             state.fill_bitmask(words)
     with pytest.raises(ValueError, match=r"^\[grammar\] Expected a grammar with a vocabulary"):
