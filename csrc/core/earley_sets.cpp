@@ -149,6 +149,7 @@ std::vector<const EarleySet*> EarleySets::import(std::span<const EarleySet* cons
   EarleyMaker::Imported imported;
   std::vector<const EarleySet*> result;
   for (const EarleySet* set : sets) result.push_back(maker_->import(set, imported));
+  enough_.store(std::max(enough_.load(), 2 * memory()));
   return result;
 }
 

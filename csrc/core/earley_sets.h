@@ -88,11 +88,11 @@ class EarleySets {
   size_t memory() const { return memory_.load(std::memory_order_relaxed); }
   void add_memory(size_t bytes) const { memory_.fetch_add(bytes, std::memory_order_relaxed); }
 
-  // Past this much, requests go on in new EarleySets. Past `most_memory` no set is made any more,
-  // and what needs one throws std::runtime_error.
-  static constexpr size_t enough_memory = size_t{32} << 20;
-  static constexpr size_t most_memory = size_t{96} << 20;
-  bool is_full() const { return memory() > enough_memory; }
+  // Past `enough_memory`, or twice of what was imported, requests go on in new EarleySets. Past
+  // `most_memory` no set is made any more, and what needs one throws std::runtime_error.
+  static constexpr size_t enough_memory = size_t{24} << 20;
+  static constexpr size_t most_memory = size_t{64} << 20;
+  bool is_full() const { return memory() > enough_.load(std::memory_order_relaxed); }
 
   // Something that goes when these sets go.
   template <typename T>
@@ -114,6 +114,7 @@ class EarleySets {
 
   const std::shared_ptr<const GrammarAutomaton> automaton_;
   mutable std::atomic<size_t> memory_ = 0;
+  mutable std::atomic<size_t> enough_ = enough_memory;
   mutable std::mutex mutex_;  // of the maker
   const std::unique_ptr<EarleyMaker> maker_;
   const EarleySet* start_;
