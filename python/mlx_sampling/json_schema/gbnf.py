@@ -155,12 +155,16 @@ class Grammar:
             for used in _refs(expr):
                 users.setdefault(used, []).append(name)
         productive: set[str] = set()
-        stack = _leaves_first(self.rules)[::-1]  # most are settled when their turn comes first
+        for name in _leaves_first(self.rules):
+            if _completes(self.rules[name], productive):
+                productive.add(name)
+        # what a cycle kept back
+        stack = [name for name in self.rules if name not in productive]
         while stack:
             name = stack.pop()
             if name not in productive and _completes(self.rules[name], productive):
                 productive.add(name)
-                stack.extend(users.get(name, ()))
+                stack.extend(user for user in users.get(name, ()) if user not in productive)
         return productive
 
     def _inline(self, root: str) -> None:
