@@ -10,5 +10,8 @@ void bind_rng(nanobind::module_& m);
 void bind_sampler(nanobind::module_& m);
 void bind_request(nanobind::module_& m);
 void bind_history(nanobind::module_& m);
+void bind_vocabulary(nanobind::module_& m);
+void bind_grammar_syntax(nanobind::module_& m);
+void bind_grammar(nanobind::module_& m);
 
 }  // namespace mlx_sampling

@@ -9,4 +9,7 @@ NB_MODULE(_ext, m) {
   mlx_sampling::bind_sampler(m);
   mlx_sampling::bind_history(m);
   mlx_sampling::bind_request(m);
+  mlx_sampling::bind_vocabulary(m);
+  mlx_sampling::bind_grammar_syntax(m);
+  mlx_sampling::bind_grammar(m);
 }

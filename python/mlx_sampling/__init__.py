@@ -12,23 +12,26 @@ _check.load_ext(_check.load_mlx())
 
 from mlx_sampling._ext import Mt19937
 from mlx_sampling.batch import sample_batch
-from mlx_sampling.errors import BatchError, MlxSamplingError, NonfiniteLogitsError
+from mlx_sampling.errors import BatchError, GrammarError, MlxSamplingError, NonfiniteLogitsError
 from mlx_sampling.greedy import greedy_stream
 from mlx_sampling.ops import NO_TOKEN, argmax, greedy_argmax
 from mlx_sampling.params import SamplingParams
 from mlx_sampling.routes import RouteDecision, choose_route, route_for
 from mlx_sampling.sampled import sample_stream
 from mlx_sampling.sampler import Sampler
+from mlx_sampling.vocabulary import Vocabulary
 
 __all__ = [
     "NO_TOKEN",
     "BatchError",
+    "GrammarError",
     "MlxSamplingError",
     "Mt19937",
     "NonfiniteLogitsError",
     "RouteDecision",
     "Sampler",
     "SamplingParams",
+    "Vocabulary",
     "argmax",
     "choose_route",
     "greedy_argmax",

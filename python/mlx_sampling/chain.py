@@ -8,76 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from mlx_sampling import _ext
 from mlx_sampling._ext import Stage
-from mlx_sampling._fields import checked_int, token_ids
 from mlx_sampling.params import SamplingParams
+from mlx_sampling.vocabulary import Tokenize, Vocabulary
 
-__all__ = ["Tokenize", "Vocabulary", "stages_of"]
+__all__ = ["stages_of"]
 
-Tokenize = Callable[[bytes], Sequence[int]]
 _GREEDY_STAGES = ("penalties", "dry")
 _MIROSTAT_M = 100
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """What a chain may need to know of a model's vocabulary; checked when made.
-
-    Args:
-        size: Number of tokens, >= 1; ids from there on are padding of the model's head. None where
-            it is not known: then every id of a row is a token.
-        eos_token_ids: End-of-generation ids.
-        token_texts: Text of every token by id, special ones too: bytes, or str for UTF-8.
-        tokenize: bytes -> ids, without special tokens. Only breakers of several bytes need it.
-    """
-
-    size: int | None = None
-    eos_token_ids: Iterable[int] = ()
-    token_texts: Sequence[bytes | str] | None = field(default=None, repr=False)
-    tokenize: Tokenize | None = None
-
-    def __post_init__(self) -> None:
-        if self.size is not None:
-            object.__setattr__(self, "size", checked_int("vocab_size", self.size, 1, 2**31 - 1))
-        object.__setattr__(self, "eos_token_ids", self.checked("eos_token_ids", self.eos_token_ids))
-
-    def checked(self, name: str, ids: Iterable[int]) -> tuple[int, ...]:
-        """Checks ids against the size where it is known; each is kept once.
-
-        Raises:
-            TypeError: Something else than ints.
-            ValueError: An id out of range.
-        """
-        found = tuple(dict.fromkeys(token_ids(name, ids)))
-        for token in found:
-            if self.size is not None and token >= self.size:
-                raise ValueError(f"[{name}] Expected token ids in [0, {self.size}), got {token}.")
-        return found
-
-    def texts(self) -> list[bytes] | None:
-        """The texts as bytes; None where there are none.
-
-        Raises:
-            TypeError: Something else than bytes and str.
-            ValueError: Not one for each token.
-        """
-        if self.token_texts is None:
-            return None
-        if isinstance(self.token_texts, str | bytes):
-            raise TypeError("[token_texts] Expected a text for each token, got a single one.")
-        texts = []
-        for text in self.token_texts:
-            if not isinstance(text, str | bytes):
-                raise TypeError(f"[token_texts] Expected bytes or str, got {text!r}.")
-            texts.append(text.encode() if isinstance(text, str) else text)
-        if self.size is not None and len(texts) != self.size:
-            raise ValueError(
-                f"[token_texts] Expected {self.size} texts, one for each token, got {len(texts)}."
-            )
-        return texts
 
 
 def stages_of(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 __all__ = [
     "BatchError",
     "CacheNotRestoredError",
+    "GrammarError",
     "JsonSchemaError",
     "MlxSamplingError",
     "NonfiniteLogitsError",
@@ -22,6 +23,23 @@ class MlxSamplingError(Exception):
 
 class NonfiniteLogitsError(MlxSamplingError, ValueError):
     """A row of logits holds NaN or an infinity where none is allowed, or no candidate at all."""
+
+
+class GrammarError(MlxSamplingError, ValueError):
+    """A grammar's text cannot be read: `3:14: rule "item" is not defined`.
+
+    Attributes:
+        line: Where, from 1.
+        column: From 1, in code points.
+    """
+
+    def __init__(self, message: str, line: int, column: int):
+        self.line = line
+        self.column = column
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[GrammarError], tuple[str, int, int]]:
+        return GrammarError, (str(self), self.line, self.column)
 
 
 class BatchError(MlxSamplingError):

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from mlx_sampling._ext import Chain, RequestState, Stage
 from mlx_sampling._fields import choice
-from mlx_sampling.chain import Tokenize, Vocabulary, stages_of
+from mlx_sampling.chain import stages_of
 from mlx_sampling.params import SamplingParams, checked_int, token_ids
+from mlx_sampling.vocabulary import Tokenize, Vocabulary
 
 __all__ = ["Sampler", "StepTimings", "host_rows"]
 
@@ -62,6 +63,7 @@ class Sampler:
         eos_token_ids: End-of-generation ids, which `ignore_eos` needs.
         token_texts: Text of every token by id (bytes or str), which dry's breakers and infill need.
         tokenize: bytes -> ids, without special tokens. Only dry's breakers of several bytes need it.
+        vocabulary: All four at once, in their place. Default: none.
         neg_inf: "error": a -inf logit is refused. "masked": a -inf is a mask, never picked, and
             only NaN and +inf are refused. Default: "error".
         excluded: Token ids that are never picked. Without `vocab_size`, one outside [0, V) is an error
@@ -96,6 +98,7 @@ class Sampler:
         eos_token_ids: Iterable[int] = (),
         token_texts: Sequence[bytes | str] | None = None,
         tokenize: Tokenize | None = None,
+        vocabulary: Vocabulary | None = None,
         neg_inf: Literal["error", "masked"] = "error",
         excluded: Iterable[int] = (),
         **fields: Any,
@@ -108,7 +111,16 @@ class Sampler:
             raise TypeError(
                 f"[Sampler] Expected params to be SamplingParams, got {type(params).__name__}."
             )
-        vocabulary = Vocabulary(vocab_size, eos_token_ids, token_texts, tokenize)
+        parts = Vocabulary(vocab_size, eos_token_ids, token_texts, tokenize)
+        if vocabulary is None:
+            vocabulary = parts
+        elif not isinstance(vocabulary, Vocabulary):
+            raise TypeError(f"[vocabulary] Expected a Vocabulary, got {type(vocabulary).__name__}.")
+        elif parts.is_given:
+            raise ValueError(
+                "[vocabulary] Expected either vocabulary, or vocab_size, eos_token_ids, token_texts and "
+                "tokenize, got both."
+            )
         chain = Chain(stages_of(params, vocabulary, excluded))
         self._make(params, chain, params.seed, params.reference, neg_inf, vocabulary.size)
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from mlx_sampling import _ext
-from mlx_sampling.chain import Vocabulary, stages_of
+from mlx_sampling.chain import stages_of
 from mlx_sampling.params import SamplingParams
 from mlx_sampling.sampler import Sampler
+from mlx_sampling.vocabulary import Vocabulary
 
 ALL_ON = {
     "temperature": 0.7,
