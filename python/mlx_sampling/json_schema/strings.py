@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Language", "StringShape", "languages_of"]
 
+SMALL = 2000  # states, of an automaton that is built to see whether it is empty
+
 _ASSERTIONS = ("begin", "end", "ahead")
 
 
@@ -146,7 +148,7 @@ class StringShape(NamedTuple):
         if not self.atoms:
             return False
         try:
-            return self.automaton(2000).is_empty()
+            return self.automaton(SMALL).is_empty()
         except TooLarge:
             return False
 
@@ -156,6 +158,14 @@ class StringShape(NamedTuple):
         Raises:
             TooLarge: It takes more states than `limit`.
         """
+        try:
+            return _small_automaton(self)
+        except TooLarge:
+            if limit <= SMALL:
+                raise
+        return self.build(limit)
+
+    def build(self, limit: int) -> Automaton:
         parts = [(language.automaton(), positive) for language, positive in self.atoms]
         if self.excluded:
             parts.append((automaton.from_words(sorted(self.excluded)), False))
@@ -166,6 +176,11 @@ class StringShape(NamedTuple):
         if not implied or not parts:
             parts.append((automaton.from_lengths(self.low, self.high, limit), True))
         return automaton.product(parts, limit)
+
+
+@lru_cache(maxsize=256)
+def _small_automaton(shape: StringShape) -> Automaton:
+    return shape.build(SMALL)
 
 
 def length(context: Normalizer, node: Node, kind: str) -> list:
