@@ -82,9 +82,10 @@ class ObjectShape(NamedTuple):
             found: dict[Literal, None] = {}
             for named, rules in tables:
                 own = [named[name]] if name in named else []
-                own += [item for pattern, item in rules.patterns if matches(pattern, name)]
-                if not own and rules.others is not None:
-                    own = [rules.others]
+                sure = bool(own) or any(matches(pattern, name) for pattern, _ in rules.patterns)
+                own += [item for pattern, item in rules.patterns if not fails(pattern, name)]
+                if not sure and rules.others is not None:
+                    own.append(rules.others)
                 for item in own:
                     found.update(dict.fromkeys(item))
             return tuple(found)
@@ -93,7 +94,12 @@ class ObjectShape(NamedTuple):
 
 
 def matches(pattern: NamePattern, name: str) -> bool:
-    return all(language.accepts(name) == positive for language, positive in pattern)
+    return all(language.holds(name, positive) for language, positive in pattern)
+
+
+def fails(pattern: NamePattern, name: str) -> bool:
+    """Not simply the opposite of `matches`: validators may differ about a name."""
+    return any(language.holds(name, not positive) for language, positive in pattern)
 
 
 def _patterns(context: Normalizer, node: Node) -> list[tuple[NamePattern, Node]]:
