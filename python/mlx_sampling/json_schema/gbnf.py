@@ -19,6 +19,7 @@ EMPTY: Expr = ("seq", ())
 NEVER: Expr = ("alt", ())
 
 _INLINE_DEPTH = 10
+_INLINE_SIZE = 80
 
 
 def lit(text: str) -> Expr:
@@ -100,8 +101,10 @@ def _rebuild(expr: Expr, replace: Callable[[str], Expr]) -> Expr:
     return expr
 
 
-def _depth(expr: Expr) -> int:
-    return 1 + max((_depth(part) for part in _children(expr)), default=0)
+def _measure(expr: Expr) -> tuple[int, int]:
+    """How deep an expression nests, and of how many parts it is."""
+    inner = [_measure(part) for part in _children(expr)]
+    return 1 + max((depth for depth, _ in inner), default=0), 1 + sum(size for _, size in inner)
 
 
 class Grammar:
@@ -155,12 +158,16 @@ class Grammar:
             for used in _refs(expr):
                 users.setdefault(used, []).append(name)
         productive: set[str] = set()
-        stack = _leaves_first(self.rules)[::-1]  # most are settled when their turn comes first
+        for name in _leaves_first(self.rules):
+            if _completes(self.rules[name], productive):
+                productive.add(name)
+        # what a cycle kept back
+        stack = [name for name in self.rules if name not in productive]
         while stack:
             name = stack.pop()
             if name not in productive and _completes(self.rules[name], productive):
                 productive.add(name)
-                stack.extend(users.get(name, ()))
+                stack.extend(user for user in users.get(name, ()) if user not in productive)
         return productive
 
     def _inline(self, root: str) -> None:
@@ -177,15 +184,17 @@ class Grammar:
             and (uses.get(name) == 1 or expr[0] in ("lit", "ref") or expr == EMPTY)
         }
         done: dict[str, Expr] = {}
+        small: set[str] = set()
         for name in _leaves_first(self.rules):
 
             def replace(used: str) -> Expr:
-                body = done.get(used)
-                if used in simple and body is not None and _depth(body) < _INLINE_DEPTH:
-                    return body
-                return ref(used)
+                return done[used] if used in small else ref(used)
 
             done[name] = _rebuild(self.rules[name], replace)
+            if name in simple:
+                depth, size = _measure(done[name])
+                if depth < _INLINE_DEPTH and size < _INLINE_SIZE:
+                    small.add(name)
         self.rules = {name: done[name] for name in self.rules}
 
     def text(self) -> str:

@@ -106,7 +106,11 @@ def kind_of(value: Any) -> str:
 
 
 def as_fraction(value: Any) -> Fraction | None:
-    """A JSON number exactly as it is written; None for anything else, or what no double holds."""
+    """A JSON number exactly as it is written; None for anything else, or what no double holds.
+
+    What is not written as an integer but is one beyond 2^53 is the double that readers make of it: in
+    digits, that is the same number to readers of exact integers, too.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
     if isinstance(value, float):
@@ -114,6 +118,8 @@ def as_fraction(value: Any) -> Fraction | None:
     if isinstance(value, Decimal):
         if not value.is_finite() or (value and not -323 <= value.adjusted() <= 308):
             return None
+        if abs(value) >= 2**53:
+            return Fraction(float(value))
         return Fraction(value) if len(value.as_tuple().digits) <= 400 else None
     return Fraction(value) if abs(value) < 10**400 else None
 

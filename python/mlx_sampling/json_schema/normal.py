@@ -152,8 +152,9 @@ class Normalizer:
             JsonSchemaError: There are too many.
         """
         found: dict[Any, None] = {}
-        if len(left) > 1 and len(right) > 1:
-            self._count(node, len(left) * len(right))
+        steps = len(left) * len(right) * max((_weight(shape) for shape in left), default=1)
+        if steps > 1:
+            self._count(node, steps)
         for a in left:
             for b in right:
                 both = a.meet(b)
@@ -305,6 +306,13 @@ def families_of(node: Node) -> list[Family]:
     first = [f for f in present if f.keywords[0] in ("type", "enum", "const")]
     rest = [f for f in present if f not in first]
     return first + sorted(rest, key=lambda f: min(order[k] for k in f.keywords if k in order))
+
+
+def _weight(shape: Any) -> int:
+    """What it takes to combine a shape, in steps."""
+    return (
+        1 + (len(shape.rules) + len(shape.required)) // 8 if isinstance(shape, ObjectShape) else 1
+    )
 
 
 def _says_nothing(schema: Any) -> bool:

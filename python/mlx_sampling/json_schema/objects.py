@@ -3,6 +3,7 @@ unevaluatedProperties."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlx_sampling.json_schema.document import Node
@@ -10,7 +11,7 @@ from mlx_sampling.json_schema.regex import RegexError
 from mlx_sampling.json_schema.strings import Language, languages_of
 
 if TYPE_CHECKING:
-    from mlx_sampling.json_schema.normal import Conjunction, Normalizer
+    from mlx_sampling.json_schema.normal import Conjunction, Literal, Normalizer
 
 __all__ = ["NamePattern", "ObjectShape", "Rules"]
 
@@ -71,18 +72,34 @@ class ObjectShape(NamedTuple):
 
     def value_of(self, name: str) -> Conjunction:
         """The type of a property, by everything that is said of its name."""
-        found: list = []
-        for rules in self.rules:
-            own = [item for key, item in rules.named if key == name]
-            own += [item for pattern, item in rules.patterns if matches(pattern, name)]
-            if not own and rules.others is not None:
-                own = [rules.others]
-            found += [literal for item in own for literal in item]
-        return tuple(dict.fromkeys(found))
+        return self.lookup()(name)
+
+    def lookup(self) -> Callable[[str], Conjunction]:
+        """`value_of`, for many names."""
+        tables = [(dict(rules.named), rules) for rules in self.rules]
+
+        def value_of(name: str) -> Conjunction:
+            found: dict[Literal, None] = {}
+            for named, rules in tables:
+                own = [named[name]] if name in named else []
+                sure = bool(own) or any(matches(pattern, name) for pattern, _ in rules.patterns)
+                own += [item for pattern, item in rules.patterns if not fails(pattern, name)]
+                if not sure and rules.others is not None:
+                    own.append(rules.others)
+                for item in own:
+                    found.update(dict.fromkeys(item))
+            return tuple(found)
+
+        return value_of
 
 
 def matches(pattern: NamePattern, name: str) -> bool:
-    return all(language.accepts(name) == positive for language, positive in pattern)
+    return all(language.holds(name, positive) for language, positive in pattern)
+
+
+def fails(pattern: NamePattern, name: str) -> bool:
+    """Not simply the opposite of `matches`: validators may differ about a name."""
+    return any(language.holds(name, not positive) for language, positive in pattern)
 
 
 def _patterns(context: Normalizer, node: Node) -> list[tuple[NamePattern, Node]]:

@@ -6,6 +6,9 @@ at the start of an anchored expression; each is an error that says so.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 from mlx_sampling.json_schema import codepoints
 from mlx_sampling.json_schema.codepoints import CodePoints
 
@@ -17,12 +20,16 @@ Tree = tuple
 BEGIN: Tree = ("begin",)
 END: Tree = ("end",)
 
-_DIGIT = codepoints.of("0123456789")
-_WORD = codepoints.unite([(48, 57), (65, 90), (95, 95), (97, 122)])
-_SPACE = codepoints.of("\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff")
-_SPACE = codepoints.unite((*_SPACE, (0x2000, 0x200A)))
-_DOT = codepoints.invert(codepoints.of("\n\r\u2028\u2029"))
-_CLASSES = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+_CLASSES = {
+    "d": codepoints.of("0123456789"),
+    "w": codepoints.unite([(48, 57), (65, 90), (95, 95), (97, 122)]),
+    "s": codepoints.unite(
+        (
+            *codepoints.of("\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"),
+            (0x2000, 0x200A),
+        )
+    ),
+}
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11}
 _HEX = frozenset("0123456789abcdefABCDEF")
 _DEPTH = 60
@@ -32,9 +39,23 @@ class RegexError(ValueError):
     """Not a regular expression, or one that is not of the supported kind."""
 
 
+@lru_cache(maxsize=8)
+def _class(letter: str, wide: bool) -> CodePoints:
+    """\\d, \\w, \\s or the complement of one, as every reader has it, or (wide) as any one has it."""
+    if letter.isupper():
+        return codepoints.invert(_class(letter.lower(), not wide))
+    everything = "".join(map(chr, (*range(0xD800), *range(0xE000, codepoints.LAST + 1))))
+    unicode = codepoints.unite(
+        (ord(run[0][0]), ord(run[0][-1])) for run in re.finditer(rf"\{letter}+", everything)
+    )
+    narrow = codepoints.intersect(_CLASSES[letter], unicode)
+    return codepoints.unite((*_CLASSES[letter], *unicode)) if wide else narrow
+
+
 class _Parser:
-    def __init__(self, text: str):
+    def __init__(self, text: str, wide: bool):
         self.text = text
+        self.wide = wide
         self.at = 0
         self.depth = 0
 
@@ -111,8 +132,13 @@ class _Parser:
         if char == "^":
             return BEGIN
         if char == "$":
-            return END
-        return ("chars", _DOT if char == "." else codepoints.of(char))
+            return ("alt", (END, ("cat", (("chars", ((10, 10),)), END)))) if self.wide else END
+        if char == ".":
+            return (
+                "chars",
+                codepoints.invert(codepoints.of("\n" if self.wide else "\n\r\u2028\u2029")),
+            )
+        return ("chars", codepoints.of(char))
 
     def group(self) -> Tree:
         self.at += 1
@@ -147,8 +173,7 @@ class _Parser:
         char = self.peek()
         self.at += 1
         if char.lower() in _CLASSES and char:
-            found = _CLASSES[char.lower()]
-            return found if char.islower() else codepoints.invert(found)
+            return _class(char, self.wide)
         if char in _CONTROLS:
             return codepoints.of(chr(_CONTROLS[char]))
         if char == "0" and not self.peek().isdigit():
@@ -193,6 +218,9 @@ class _Parser:
     def char_class(self) -> CodePoints:
         self.at += 1
         negated = self.take("^")
+        if self.peek() == "]":
+            raise self.error("an empty class")
+        self.wide ^= negated
         ranges: list[tuple[int, int]] = []
         while not self.take("]"):
             if self.peek() == "":
@@ -207,6 +235,7 @@ class _Parser:
                     raise self.error("a range is out of order")
                 first = ((first[0][0], last[0][0]),)
             ranges.extend(first)
+        self.wide ^= negated
         found = codepoints.unite(ranges)
         return codepoints.invert(found) if negated else found
 
@@ -225,13 +254,20 @@ def _is_single(ranges: CodePoints) -> bool:
     return len(ranges) == 1 and ranges[0][0] == ranges[0][1]
 
 
-def parse_regex(text: str) -> Tree:
+def parse_regex(text: str, wide: bool = False) -> Tree:
     """The tree of an expression.
+
+    Validators differ in `.`, `\\d`, `\\w`, `\\s` and `$`: ECMA-262 has ASCII's digits, Python's `re` all of
+    Unicode's, and lets `$` stand before a last line break.
+
+    Args:
+        text: The expression.
+        wide: Whether what any of them matches is matched, rather than what all of them match.
 
     Raises:
         RegexError: It is not one, or has what is not supported.
     """
-    parser = _Parser(text)
+    parser = _Parser(text, wide)
     tree = parser.alternatives()
     if parser.peek():
         raise parser.error('unbalanced ")"')

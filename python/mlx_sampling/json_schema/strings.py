@@ -14,29 +14,40 @@ from mlx_sampling.json_schema.regex import BEGIN, END, RegexError, Tree, parse_r
 if TYPE_CHECKING:
     from mlx_sampling.json_schema.normal import Normalizer
 
-__all__ = ["Language", "StringShape", "languages_of"]
+__all__ = ["Language", "StringShape", "has_assertion", "languages_of"]
+
+SMALL = 2000  # states, of an automaton that is built to see whether it is empty
 
 _ASSERTIONS = ("begin", "end", "ahead")
 
 
 class Language:
-    """The strings in which an expression is found. Compared by identity; made once per expression."""
+    """The strings in which an expression is found. Compared by identity; made once per expression.
 
-    def __init__(self, tree: Tree):
+    Attributes:
+        tree: The expression as all validators read it; what must match matches it.
+        wide: As any validator reads it; what must not match does not match it.
+    """
+
+    def __init__(self, tree: Tree, wide: Tree):
         self.tree = tree
-        self._automaton: Automaton | None = None
-        self._too_large = False
+        self.wide = wide
+        self._automata: dict[Tree, Automaton | None] = {}
 
-    def automaton(self) -> Automaton:
-        if self._too_large:
+    def automaton(self, positive: bool = True) -> Automaton:
+        """Strings that surely match; strings that may match if it is to be complemented.
+
+        Raises:
+            TooLarge: It takes too many states.
+        """
+        tree = self.tree if positive else self.wide
+        if tree not in self._automata:
+            self._automata[tree] = None
+            self._automata[tree] = automaton.from_regex(tree)
+        found = self._automata[tree]
+        if found is None:
             raise TooLarge
-        if self._automaton is None:
-            try:
-                self._automaton = automaton.from_regex(self.tree)
-            except TooLarge:
-                self._too_large = True
-                raise
-        return self._automaton
+        return found
 
     def whole(self) -> Tree | None:
         """What a string is from end to end, where the expression says so; None where it does not."""
@@ -44,23 +55,24 @@ class Language:
         if len(parts) < 2 or parts[0] != BEGIN or parts[-1] != END:
             return None
         body: Tree = ("cat", parts[1:-1])
-        return None if _has_assertion(body) else body
+        return None if has_assertion(body) else body
 
     def lengths(self) -> tuple[int, int | None]:
         """Bounds of the strings' lengths."""
         body = self.whole()
         if body is not None:
             return tree_length(body)
-        return (0 if _has_assertion(self.tree) else tree_length(self.tree)[0]), None
+        return (0 if has_assertion(self.tree) else tree_length(self.tree)[0]), None
 
-    def accepts(self, text: str) -> bool:
-        return self.automaton().accepts(text)
+    def holds(self, text: str, positive: bool) -> bool:
+        """Whether a string surely matches, or surely does not."""
+        return self.automaton(positive).accepts(text) == positive
 
 
-def _has_assertion(tree: Tree) -> bool:
+def has_assertion(tree: Tree) -> bool:
     if tree[0] in ("cat", "alt"):
-        return any(map(_has_assertion, tree[1]))
-    return tree[0] in _ASSERTIONS or (tree[0] == "repeat" and _has_assertion(tree[1]))
+        return any(map(has_assertion, tree[1]))
+    return tree[0] in _ASSERTIONS or (tree[0] == "repeat" and has_assertion(tree[1]))
 
 
 @lru_cache(maxsize=512)
@@ -72,21 +84,29 @@ def languages_of(expression: str) -> tuple[tuple[Language, bool], ...]:
     Raises:
         RegexError: The expression is not one, or not of the supported kind.
     """
-    tree = parse_regex(expression)
+    parts, wide = (_conjuncts(parse_regex(expression, w)) for w in (False, True))
+    if any(_holds_ahead(tree) for tree, _ in parts):
+        raise RegexError(
+            f'look-ahead is supported only right after a leading "^", not in {expression[:60]!r}'
+        )
+    return tuple(
+        (Language(tree, wider), positive)
+        for (tree, positive), (wider, _) in zip(parts, wide, strict=True)
+    )
+
+
+def _conjuncts(tree: Tree) -> list[tuple[Tree, bool]]:
+    """What an expression demands: to match each tree, or not to match it."""
     parts = list(tree[1]) if tree[0] == "cat" else [tree]
     found = []
     if parts and parts[0] == BEGIN:
         while len(parts) > 1 and parts[1][0] == "ahead":
             _, inner, positive = parts.pop(1)
-            found.append((Language(_flat(BEGIN, inner)), positive))
+            found.append((_flat(BEGIN, inner), positive))
     rest = _flat(*parts)
-    if _holds_ahead(rest) or any(_holds_ahead(language.tree) for language, _ in found):
-        raise RegexError(
-            f'look-ahead is supported only right after a leading "^", not in {expression[:80]!r}'
-        )
     if rest != BEGIN or not found:
-        found.append((Language(rest), True))
-    return tuple(found)
+        found.append((rest, True))
+    return found
 
 
 def _flat(*parts: Tree) -> Tree:
@@ -136,7 +156,7 @@ class StringShape(NamedTuple):
             self.low <= len(value)
             and (self.high is None or len(value) <= self.high)
             and value not in self.excluded
-            and all(language.accepts(value) == positive for language, positive in self.atoms)
+            and all(language.holds(value, positive) for language, positive in self.atoms)
         )
 
     def is_empty(self) -> bool:
@@ -146,7 +166,7 @@ class StringShape(NamedTuple):
         if not self.atoms:
             return False
         try:
-            return self.automaton(2000).is_empty()
+            return self.automaton(SMALL).is_empty()
         except TooLarge:
             return False
 
@@ -156,7 +176,15 @@ class StringShape(NamedTuple):
         Raises:
             TooLarge: It takes more states than `limit`.
         """
-        parts = [(language.automaton(), positive) for language, positive in self.atoms]
+        try:
+            return _small_automaton(self)
+        except TooLarge:
+            if limit <= SMALL:
+                raise
+        return self.build(limit)
+
+    def build(self, limit: int) -> Automaton:
+        parts = [(language.automaton(positive), positive) for language, positive in self.atoms]
         if self.excluded:
             parts.append((automaton.from_words(sorted(self.excluded)), False))
         bounds = [(lo, hi) for lo, hi in (a.lengths() for a, positive in self.atoms if positive)]
@@ -166,6 +194,11 @@ class StringShape(NamedTuple):
         if not implied or not parts:
             parts.append((automaton.from_lengths(self.low, self.high, limit), True))
         return automaton.product(parts, limit)
+
+
+@lru_cache(maxsize=256)
+def _small_automaton(shape: StringShape) -> Automaton:
+    return shape.build(SMALL)
 
 
 def length(context: Normalizer, node: Node, kind: str) -> list:

@@ -37,17 +37,19 @@ def object_expr(writer: Writer, shape: ObjectShape) -> Expr:
     listed = [v for s in domain if s.values is not None for v in s.values]
     names = list(dict.fromkeys(shape.declared() + listed))
     fields = []
+    value_of = shape.lookup()
+    required = frozenset(shape.required)
     for name in names:
         if not is_text(name):
             raise writer.blamed.error("a property's name holds a surrogate, which UTF-8 cannot")
         allowed = any(s.holds(name) for s in domain)
-        literals = shape.value_of(name)
+        literals = value_of(name)
         if not allowed or writer.context.is_empty(literals, 2):
-            if name in shape.required:
+            if name in required:
                 return NEVER
             continue
         pair = seq(lit(string_text(name)), writer.colon, writer.value(literals, name))
-        fields.append(_Field(pair, name in shape.required))
+        fields.append(_Field(pair, name in required))
     open_domain = [s for s in domain if s.values is None]
     others = _others(writer, shape, open_domain, frozenset(names))
     return _Counted(writer, shape, fields, others).expr()

@@ -19,7 +19,7 @@ from mlx_sampling.json_schema.gbnf import (
     seq,
 )
 from mlx_sampling.json_schema.regex import Tree, tree_length
-from mlx_sampling.json_schema.strings import Language, StringShape
+from mlx_sampling.json_schema.strings import Language, StringShape, has_assertion
 from mlx_sampling.json_schema.values import string_text
 from mlx_sampling.json_schema.write_automaton import automaton_expr
 
@@ -141,7 +141,7 @@ def _searched(grammar: Grammar, language: Language) -> Expr | None:
     parts = list(language.tree[1] if language.tree[0] == "cat" else (language.tree,))
     begins, ends = parts[:1] == [("begin",)], parts[-1:] == [("end",)]
     body: Tree = ("cat", tuple(parts[int(begins) : len(parts) - int(ends)]))
-    if Language(("cat", (("begin",), body, ("end",)))).whole() is None:
+    if has_assertion(body):
         return None
     anything = repeat(spell(grammar, ANY), 0, None)
     around = (lit("") if begins else anything, lit("") if ends else anything)
