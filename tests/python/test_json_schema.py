@@ -232,6 +232,15 @@ def test_what_validators_read_differently_is_not_written():
             assert not failing.accepts(compact(char)), (pattern, char)
         for char in others[pattern]:
             assert not matcher.accepts(compact(char)), (pattern, char)
+    schema = {
+        "type": "object",
+        "properties": {"é": True},
+        "patternProperties": {"^\\w$": {"type": "integer"}},
+    }
+    named = SchemaMatcher(schema | {"additionalProperties": {"maximum": 5}})
+    assert named.accepts('{"é":7}')
+    assert named.accepts('{"a":7}')
+    assert not any(map(named.accepts, ('{"é":"x"}', '{"ê":7}', '{"ê":4}', '{"--":7}')))
     failing = SchemaMatcher({"type": "string", "not": {"pattern": "^.$"}})
     assert failing.accepts('"ab"')
     assert not any(map(failing.accepts, ('"a"', '"\\r"', '"a\\n"')))
@@ -299,8 +308,8 @@ def test_arguments():
     ):
         json_schema_to_gbnf({}, allow_unsupported="not")
     assert json_schema_to_gbnf({"type": "null"}, root="answer-1") == 'answer-1 ::= "null"\n'
-    recursive = json_schema_to_gbnf({"items": {"$ref": "#"}}, root="value")
-    assert recursive.startswith("value ::= ")
+    for name in ("value", "ws", "char", "string"):
+        assert json_schema_to_gbnf({"items": {"$ref": "#"}}, root=name).startswith(f"{name} ::= ")
 
 
 def test_any_value_and_any_object():
@@ -335,6 +344,30 @@ def test_same_schema_same_text():
         "not": {"required": ["z", "a"]},
     }
     assert json_schema_to_gbnf(schema) == json_schema_to_gbnf(json.dumps(schema))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": {"a": 1}},
+        {"not": {"not": {"properties": {"a": True}}}},
+        {"not": {"allOf": [{"not": {"properties": {"a": True}}}]}},
+        {"if": {"not": {"properties": {"a": True}, "required": ["b"]}}, "then": True},
+        {"anyOf": [{"required": ["a"]}, {"propertyNames": {"const": "a"}}]},
+        {"dependentRequired": {"b": ["a"]}},
+    ],
+)
+def test_what_does_not_count_as_evaluated(schema):
+    matcher = SchemaMatcher(
+        {
+            "type": "object",
+            "maxProperties": 1,
+            "anyOf": [schema, {"const": {}}],
+            "unevaluatedProperties": False,
+        }
+    )
+    assert matcher.accepts("{}")
+    assert not matcher.accepts('{"a":1}')
 
 
 def test_numbers_are_exact():

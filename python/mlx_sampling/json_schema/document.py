@@ -109,7 +109,9 @@ class Node:
                     got = (
                         f"{kind_of(value)}" if isinstance(value, (dict, list)) else f"{value!r:.60}"
                     )
-                    raise self.error(f'Expected "{keyword}" to be {expected}, got {got}.')
+                    raise self.error(
+                        f'Expected "{keyword}" to be {expected}, got {got}.{hint_for(keyword, value)}'
+                    )
             elif not (
                 keyword in ANNOTATIONS
                 or keyword in self.document.allowed

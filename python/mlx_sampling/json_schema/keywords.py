@@ -47,7 +47,7 @@ MAPS = frozenset(
     {"$defs", "definitions", "dependentSchemas", "dependencies", "patternProperties", "properties"}
 )
 
-# they say nothing about what is valid; "x-..." neither
+# they say nothing about what is valid; OpenAPI's, and "x-...", neither
 ANNOTATIONS = frozenset(
     [
         "$anchor",
@@ -64,8 +64,10 @@ ANNOTATIONS = frozenset(
         "definitions",
         "deprecated",
         "description",
+        "discriminator",
         "example",
         "examples",
+        "externalDocs",
         "readOnly",
         "title",
         "writeOnly",
@@ -81,8 +83,12 @@ _ELSEWHERE = {
 }
 
 
-def hint_for(keyword: str) -> str:
-    """What may have been meant by a keyword that there is none of; empty, or "; ..."."""
+def hint_for(keyword: str, value: Any = None) -> str:
+    """What may have been meant by a keyword that there is none of, or by its value: empty, or a sentence."""
+    if keyword == "items" and isinstance(value, list):
+        return ' "prefixItems" holds an array since Draft 2020-12.'
+    if keyword in CHECKS:
+        return ""
     if keyword in _ELSEWHERE:
         return f"; {_ELSEWHERE[keyword]}"
     close = difflib.get_close_matches(keyword[:60], [*CHECKS, *ANNOTATIONS], 1, 0.75)
