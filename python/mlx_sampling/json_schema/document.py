@@ -109,9 +109,8 @@ class Node:
                     got = (
                         f"{kind_of(value)}" if isinstance(value, (dict, list)) else f"{value!r:.60}"
                     )
-                    raise self.error(
-                        f'Expected "{keyword}" to be {expected}, got {got}.{hint_for(keyword, value)}'
-                    )
+                    hint = hint_for(keyword, value)
+                    raise self.error(f'Expected "{keyword}" to be {expected}, got {got}.{hint}')
             elif not (
                 keyword in ANNOTATIONS
                 or keyword in self.document.allowed
