@@ -84,6 +84,8 @@ ERRORS = [
     (3, "#: Expected a schema (an object or a boolean), got a number."),
     ({"properties": {"id": {"minLenght": 3}}},
      "#/properties/id: 'minLenght' is no keyword of Draft 2020-12; did you mean \"minLength\"?"),
+    ({"items": [True]}, '#: Expected "items" to be a schema (an object or a boolean), got an array. "prefixItems"'),
+    ({"maxItems": 10**5000}, '#: Expected "maxItems" to be an integer from 0 to 2147483647, got a number.'),
     ({"nullable": True}, "#: 'nullable' is no keyword of Draft 2020-12; use \"type\": [\"...\", \"null\"]"),
     ({"items": [{}]}, '#: Expected "items" to be a schema (an object or a boolean), got an array.'),
     ({"properties": {"a/b~": {"minimum": "3"}}}, "#/properties/a~1b~0: Expected \"minimum\" to be a number"),

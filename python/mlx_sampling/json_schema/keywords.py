@@ -21,6 +21,7 @@ __all__ = [
     "as_fraction",
     "hint_for",
     "kind_of",
+    "shown",
 ]
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
@@ -109,6 +110,14 @@ def kind_of(value: Any) -> str:
         if isinstance(value, kinds):
             return name
     return type(value).__name__
+
+
+def shown(value: Any) -> str:
+    """A value for a message: itself where it is short."""
+    short = isinstance(value, (str, bool, float)) or (
+        isinstance(value, int) and abs(value) < 10**40
+    )
+    return f"{value!r:.60}" if short else kind_of(value)
 
 
 def as_fraction(value: Any) -> Fraction | None:
