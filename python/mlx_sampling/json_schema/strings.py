@@ -23,7 +23,7 @@ _ASSERTIONS = ("begin", "end", "ahead")
 
 
 class Language:
-    """The strings in which an expression is found. Compared by identity; made once per expression.
+    """The strings in which an expression is found. Compared by identity; made once per document.
 
     Attributes:
         tree: The expression as all validators read it; what must match matches it.
@@ -91,7 +91,6 @@ def has_assertion(tree: Tree) -> bool:
     return tree[0] in _ASSERTIONS or (tree[0] == "repeat" and has_assertion(tree[1]))
 
 
-@lru_cache(maxsize=512)
 def languages_of(expression: str) -> tuple[tuple[Language, bool], ...]:
     """What an expression demands: each language holds the string (True) or does not (False).
 
@@ -211,7 +210,12 @@ class StringShape(NamedTuple):
         return automaton.product(parts, limit)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=len(FORMATS))
+def _languages_of_format(name: str) -> tuple[tuple[Language, bool], ...]:
+    return languages_of(FORMATS[name])
+
+
+@lru_cache(maxsize=16)
 def _small_automaton(shape: StringShape) -> Automaton:
     return shape.build(SMALL)
 
@@ -238,7 +242,7 @@ def not_length(context: Normalizer, node: Node, kind: str) -> list:
 
 def _pattern(context: Normalizer, node: Node) -> tuple[tuple[Language, bool], ...] | None:
     try:
-        return languages_of(node.get("pattern"))
+        return context.languages(node.get("pattern"))
     except RegexError as error:
         context.unsupported(node, "pattern", f"pattern: {error}")
         return None
@@ -261,7 +265,7 @@ def format_(context: Normalizer, node: Node, kind: str) -> list:
         context.unsupported(node, "format", f'format "{name}"')
     if kind != "string" or name not in FORMATS:
         return [context.full(kind)]
-    return [StringShape(atoms=languages_of(FORMATS[name]))]
+    return [StringShape(atoms=_languages_of_format(name))]
 
 
 def not_format(context: Normalizer, node: Node, kind: str) -> list:
