@@ -272,6 +272,46 @@ def test_what_does_not_count_as_evaluated(schema):
     assert not matcher.accepts('{"a":1}')
 
 
+def test_branches_are_told_apart_by_what_stands_beside_them():
+    """`required` is outside of the branches, which differ two levels down and cannot be negated."""
+    branches = [
+        {"properties": {"v": {"properties": {"n": {"const": n}}, "required": ["n"]}, f"p{n}": True}}
+        | {"additionalProperties": False}
+        for n in range(3)
+    ]
+    matcher = SchemaMatcher(
+        {
+            "oneOf": branches,
+            "type": "object",
+            "required": ["v"],
+            "properties": {"v": {"type": "object"}},
+        }
+    )
+    assert matcher.accepts('{"v":{"n":2},"p2":0}')
+    assert not any(map(matcher.accepts, ('{"v":{"n":2},"p1":0}', "{}", '{"v":{}}')))
+
+
+def test_conditions_that_exclude_each_other_do_not_multiply():
+    values = [f"r{i}" for i in range(16)]
+    conditions = [
+        {
+            "if": {"properties": {"r": {"enum": values[i : i + 3]}}, "required": ["r"]},
+            "then": {"required": [v]},
+        }
+        for i, v in enumerate(values)
+    ]
+    matcher = SchemaMatcher(
+        {
+            "type": "object",
+            "properties": {"r": {"enum": values}},
+            "required": ["r"],
+            "allOf": conditions,
+        }
+    )
+    assert matcher.accepts('{"r":"r2","r0":0,"r1":1,"r2":2}')
+    assert not any(map(matcher.accepts, ('{"r":"r2"}', '{"r":"r2","r0":0,"r2":2}', '{"r":"x"}')))
+
+
 def test_numbers_are_exact():
     text = '{"type": "number", "minimum": 0.1000000000000000055, "maximum": 12345678901234567890}'
     matcher = SchemaMatcher(text)

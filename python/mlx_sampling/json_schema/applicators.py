@@ -151,8 +151,9 @@ ref, not_ref = _reference("$ref", True), _reference("$ref", False)
 dynamic_ref, not_dynamic_ref = _reference("$dynamicRef", True), _reference("$dynamicRef", False)
 
 
-def all_of(context: Normalizer, node: Node, kind: str) -> list:
-    shapes = [context.full(kind)]
+def all_of(context: Normalizer, node: Node, kind: str, base: list) -> list:
+    """Starts from what the rest of the schema leaves, so that what contradicts it is dropped early."""
+    shapes = base
     for child in node.children("allOf"):
         shapes = context.meet(node, shapes, context.shapes((child, True), kind)) if shapes else []
     return shapes
@@ -194,10 +195,10 @@ def not_any_of(context: Normalizer, node: Node, kind: str) -> list:
     return shapes
 
 
-def one_of(context: Normalizer, node: Node, kind: str) -> list:
-    """Exactly one branch: each without what other branches take as well."""
+def one_of(context: Normalizer, node: Node, kind: str, base: list) -> list:
+    """Exactly one branch: each without what other branches take as well, of what the schema leaves."""
     children = node.children("oneOf")
-    branches = [context.shapes((child, True), kind) for child in children]
+    branches = [context.meet(node, base, context.shapes((child, True), kind)) for child in children]
     together = [s for shapes in branches for s in shapes]
     if tagged(context, together):
         return listed_together(together)

@@ -25,6 +25,7 @@ from mlx_sampling.json_schema.values import value_key
 __all__ = ["FAMILIES", "Conjunction", "Constant", "Literal", "Normalizer", "Union"]
 
 SHAPES = 2000  # in one union
+PRUNED = 24  # from so many on, those that are known to be empty are dropped
 DEPTH = 60  # of schemas within a schema that hold for the same value
 STEPS = 100_000  # of combining unions, in a document
 
@@ -49,11 +50,15 @@ Handler = Callable[["Normalizer", Node, str], list]
 
 
 class Family(NamedTuple):
-    """Keywords that are read together: the shapes where they hold, and where they do not."""
+    """Keywords that are read together: the shapes where they hold, and where they do not.
+
+    `within` stands for `holds` where the shapes that the keywords read before leave are narrowed.
+    """
 
     keywords: tuple[str, ...]
-    holds: Handler
+    holds: Handler | None
     fails: Handler
+    within: Callable[[Normalizer, Node, str, list], list] | None = None
 
 
 FAMILIES: list[Family] = [
@@ -82,9 +87,9 @@ FAMILIES: list[Family] = [
     Family(("propertyNames",), objects.names, objects.not_names),
     Family(("$ref",), applicators.ref, applicators.not_ref),
     Family(("$dynamicRef",), applicators.dynamic_ref, applicators.not_dynamic_ref),
-    Family(("allOf",), applicators.all_of, applicators.not_all_of),
+    Family(("allOf",), None, applicators.not_all_of, applicators.all_of),
     Family(("anyOf",), applicators.any_of, applicators.not_any_of),
-    Family(("oneOf",), applicators.one_of, applicators.not_one_of),
+    Family(("oneOf",), None, applicators.not_one_of, applicators.one_of),
     Family(("if",), applicators.if_, applicators.not_if),
     Family(("not",), applicators.not_, applicators.not_not),
     Family(
@@ -98,6 +103,8 @@ FAMILIES: list[Family] = [
         objects.not_dependent_schemas,
     ),
 ]
+_FIRST = ("type", "enum", "const")
+_LAST = ("dependentRequired", "dependentSchemas", "not", "if", "oneOf")
 _UNEVALUATED = {"array": ("unevaluatedItems", arrays), "object": ("unevaluatedProperties", objects)}
 
 _FULL = {
@@ -173,6 +180,9 @@ class Normalizer:
                     found[both] = None
             if len(found) > SHAPES:
                 raise node.error(f"its alternatives combine to more than {SHAPES} cases")
+        if len(found) > PRUNED and len(left) > 1 and len(right) > 1:
+            self._count(node, 10 * len(found))
+            return [shape for shape in found if not is_empty(self, shape, 3)]
         return list(found)
 
     def _count(self, node: Node, steps: int) -> None:
@@ -239,7 +249,10 @@ class Normalizer:
     def _holds(self, node: Node, kind: str) -> list:
         shapes = [self.full(kind)]
         for family in self._families_of(node):
-            shapes = self.meet(node, shapes, family.holds(self, node, kind))
+            if family.within is not None:
+                shapes = family.within(self, node, kind, shapes)
+            elif family.holds is not None:
+                shapes = self.meet(node, shapes, family.holds(self, node, kind))
             if not shapes:
                 return []
         keyword, module = _UNEVALUATED.get(kind, ("", None))
@@ -249,11 +262,7 @@ class Normalizer:
 
     def _fails(self, node: Node, kind: str) -> list:
         families = self._families_of(node)
-        if (
-            families
-            and families[0].keywords == ("type",)
-            and not families[0].holds(self, node, kind)
-        ):
+        if node.has("type") and not applicators.type_(self, node, kind):
             return [self.full(kind)]
         found = dict.fromkeys(s for family in families for s in family.fails(self, node, kind))
         keyword, module = _UNEVALUATED.get(kind, ("", None))
@@ -311,12 +320,17 @@ class Normalizer:
 
 
 def families_of(node: Node) -> list[Family]:
-    """Those of a schema: the values first, then in the order in which they stand there."""
+    """Those of a schema in the order in which they stand there; values first, alternatives last."""
     order = {keyword: i for i, keyword in enumerate(node.schema)}
     present = [f for f in FAMILIES if any(k in order for k in f.keywords)]
-    first = [f for f in present if f.keywords[0] in ("type", "enum", "const")]
-    rest = [f for f in present if f not in first]
-    return first + sorted(rest, key=lambda f: min(order[k] for k in f.keywords if k in order))
+    first = [f for f in present if f.keywords[0] in _FIRST]
+    last = [f for f in present if f.keywords[0] in _LAST]
+    rest = [f for f in present if f not in first + last]
+    return [
+        *first,
+        *sorted(rest, key=lambda f: min(order[k] for k in f.keywords if k in order)),
+        *last,
+    ]
 
 
 def _weight(shape: Any) -> int:
