@@ -50,6 +50,8 @@ Chain::Chain(Stages stages) : stages_(std::move(stages)) {
     throw std::invalid_argument(error.str());
   }
   expect_no_repeats(stages_);
+  may_stay_open_ = std::all_of(stages_.begin() + 1, stages_.end(),
+                               [](const auto& stage) { return stage->keeps_places_of_sorted(); });
 }
 
 uint32_t Chain::sample(RequestState& state) const {
@@ -62,17 +64,23 @@ uint32_t Chain::sample(RequestState& state) const {
     state.adaptive_average = average;
     state.candidates.selected = -1;
   };
+  state.open_step.reset();
   try {
-    return run(state);
+    const uint32_t token = run(state);
+    if (state.candidates.open) state.open_step.emplace(stages_, streams.distribution);
+    return token;
   } catch (const std::invalid_argument&) {
     put_back();
     // A stage that meets nothing but masks says what it misses itself: a softmax, a weight.
     auto& data = state.candidates.data;
-    if (data.empty() || !std::all_of(data.begin(), data.end(), is_masked)) throw;
+    const bool masked = !data.empty() && std::all_of(data.begin(), data.end(), is_masked);
+    state.drop_open_step();
+    if (!masked) throw;
     data.clear();  // so that a later error is not taken for this one
     refuse_candidates();
   } catch (...) {
     put_back();
+    state.drop_open_step();
     throw;
   }
 }
@@ -87,7 +95,12 @@ void Chain::accept(RequestState& state, std::span<const uint32_t> tokens) const 
 
 uint32_t Chain::run(RequestState& state) const {
   Candidates& candidates = state.candidates;
-  stages_.front()->apply_row(state.row(), candidates, state);
+  candidates.open = false;
+  if (may_stay_open_) {
+    stages_.front()->apply_row_open(state.row(), candidates, state);
+  } else {
+    stages_.front()->apply_row(state.row(), candidates, state);
+  }
   for (size_t i = 1; i < stages_.size(); ++i) stages_[i]->apply(candidates, state);
 
   const auto selected = candidates.selected;
@@ -97,7 +110,26 @@ uint32_t Chain::run(RequestState& state) const {
       !(candidates.data[selected].logit > -std::numeric_limits<float>::infinity())) {
     refuse_candidates();
   }
+  if (candidates.open) return stages_.front()->id_at(static_cast<size_t>(selected), state);
   return candidates.data[selected].id;
+}
+
+void settle(RequestState& state) {
+  Candidates& candidates = state.candidates;
+  if (!candidates.open) return;
+  const OpenStep step = *std::exchange(state.open_step, std::nullopt);
+  const Mt19937 now = std::exchange(state.streams.distribution, step.distribution);
+  candidates.open = false;
+  try {
+    step.stages.front()->apply_row(state.row(), candidates, state);
+    for (size_t i = 1; i < step.stages.size(); ++i) step.stages[i]->apply(candidates, state);
+  } catch (...) {
+    candidates.data.clear();
+    candidates.selected = -1;
+    state.streams.distribution = now;
+    throw;
+  }
+  state.streams.distribution = now;
 }
 
 }  // namespace mlx_sampling

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -57,6 +58,14 @@ struct AdaptiveAverage {
   float pending_p = 0;
 };
 
+class Sampler;
+
+// What a chain needs to do its last step again in full: its stages, and the stream as it was.
+struct OpenStep {
+  std::vector<std::shared_ptr<const Sampler>> stages;
+  Mt19937 distribution;
+};
+
 // Whether a thread works on a request: InUse sets it. Of no value of its own, so that a copy of a
 // request is a request that nobody uses.
 class UseFlag {
@@ -107,6 +116,9 @@ class RequestState {
   // As it was when made: streams at their start, no history, no row, any width, no stage begun.
   void reset();
 
+  // Gives up candidates that are open: their row is gone, or the step failed.
+  void drop_open_step();
+
   // Width of the rows so far, or what the next one must have; 0 where any will do.
   size_t width() const { return width_; }
 
@@ -122,6 +134,7 @@ class RequestState {
   std::optional<AdaptiveAverage> adaptive_average;  // none before the first step
   History history;
   Candidates candidates;  // scratch of the chain; after a step, what the token was picked from
+  std::optional<OpenStep> open_step;  // where that is open: see settle() in chain.h
 
  private:
   friend class InUse;
