@@ -18,6 +18,8 @@ struct Candidates {
   std::vector<Candidate> data;
   int64_t selected = -1;  // index into `data`; -1 = none
   bool sorted = false;    // data[0] is taken to be the greatest logit
+  bool open =
+      false;  // which of several tied candidates has which place is not settled: see chain.h
 
   // All tokens of a row, in id order.
   void fill(std::span<const float> row) {
@@ -25,6 +27,7 @@ struct Candidates {
     for (size_t i = 0; i < row.size(); ++i) data[i] = {static_cast<uint32_t>(i), row[i], 0.0f};
     selected = -1;
     sorted = false;
+    open = false;
   }
 };
 

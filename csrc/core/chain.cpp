@@ -52,29 +52,41 @@ Chain::Chain(Stages stages) : stages_(std::move(stages)) {
     throw std::invalid_argument(error.str());
   }
   expect_no_repeats(stages_);
+  may_stay_open_ = std::all_of(stages_.begin() + 1, stages_.end(),
+                               [](const auto& stage) { return stage->keeps_places_of_sorted(); });
 }
 
 // Runs on the state; where that fails, it is as before.
 template <typename Run>
 auto Chain::guarded(RequestState& state, Run&& run) const {
   const Draws before(state);
+  state.candidates.open = false;
+  state.open_step.reset();
   try {
     return run();
   } catch (const std::invalid_argument&) {
     before.put_back(state);
     // A stage that meets nothing but masks says what it misses itself: a softmax, a weight.
     auto& data = state.candidates.data;
-    if (data.empty() || !std::all_of(data.begin(), data.end(), is_masked)) throw;
+    const bool masked = !data.empty() && std::all_of(data.begin(), data.end(), is_masked);
+    state.drop_open_step();
+    if (!masked) throw;
     data.clear();  // so that a later error is not taken for this one
     refuse_candidates();
   } catch (...) {
     before.put_back(state);
+    state.drop_open_step();
     throw;
   }
 }
 
 uint32_t Chain::sample(RequestState& state) const {
-  return guarded(state, [&] { return run(state); });
+  return guarded(state, [&] {
+    const Mt19937 distribution = state.streams.distribution;
+    const uint32_t token = run(state);
+    if (state.candidates.open) state.open_step.emplace(stages_, distribution);
+    return token;
+  });
 }
 
 void Chain::weigh(RequestState& state) const {
@@ -125,7 +137,11 @@ void Chain::run_and_weigh(RequestState& state) const {
 
 uint32_t Chain::run(RequestState& state) const {
   Candidates& candidates = state.candidates;
-  stages_.front()->apply_row(state.chain_row(), candidates, state);
+  if (may_stay_open_ && !state.is_masked()) {
+    stages_.front()->apply_row_open(state.row(), candidates, state);
+  } else {
+    stages_.front()->apply_row(state.chain_row(), candidates, state);
+  }
   for (size_t i = 1; i < stages_.size(); ++i) stages_[i]->apply(candidates, state);
 
   const auto selected = candidates.selected;
@@ -135,7 +151,26 @@ uint32_t Chain::run(RequestState& state) const {
       !(candidates.data[selected].logit > -std::numeric_limits<float>::infinity())) {
     refuse_candidates();
   }
+  if (candidates.open) return stages_.front()->id_at(static_cast<size_t>(selected), state);
   return candidates.data[selected].id;
+}
+
+void place_candidates(RequestState& state) {
+  Candidates& candidates = state.candidates;
+  if (!candidates.open) return;
+  const OpenStep step = *std::exchange(state.open_step, std::nullopt);
+  const Mt19937 now = std::exchange(state.streams.distribution, step.distribution);
+  candidates.open = false;
+  try {
+    step.stages.front()->apply_row(state.row(), candidates, state);
+    for (size_t i = 1; i < step.stages.size(); ++i) step.stages[i]->apply(candidates, state);
+  } catch (...) {
+    candidates.data.clear();
+    candidates.selected = -1;
+    state.streams.distribution = now;
+    throw;
+  }
+  state.streams.distribution = now;
 }
 
 }  // namespace mlx_sampling

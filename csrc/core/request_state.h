@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -58,6 +59,14 @@ struct AdaptiveAverage {
   float pending_p = 0;
 };
 
+class Sampler;
+
+// What a chain needs to do its last step again in full: its stages, and the stream as it was.
+struct OpenStep {
+  std::vector<std::shared_ptr<const Sampler>> stages;
+  Mt19937 distribution;
+};
+
 // Whether a thread works on a request: InUse sets it. Of no value of its own, so that a copy of a
 // request is a request that nobody uses.
 class UseFlag {
@@ -108,10 +117,14 @@ class RequestState {
   const RowIndex& row_index() const { return masked_ ? masked_row_.index : row_.index; }
   void mask_row(std::span<const uint32_t> allowed);
   void unmask_row() { masked_ = false; }
+  bool is_masked() const { return masked_; }
 
   // As it was when made: streams at their start, no history, no row, any width, no stage begun, the
   // grammar at its start.
   void reset();
+
+  // Gives up candidates that are open: their row is gone, or the step failed.
+  void drop_open_step();
 
   // Width of the rows so far, or what the next one must have; 0 where any will do.
   size_t width() const { return width_; }
@@ -146,6 +159,7 @@ class RequestState {
 
   // Starts every stream at another seed; the rest stays.
   void reseed(uint32_t seed);
+  std::optional<OpenStep> open_step;  // where that is open: see place_candidates() in chain.h
 
  private:
   friend class InUse;

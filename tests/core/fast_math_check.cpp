@@ -164,6 +164,11 @@ void compare_sorts(Counts& counts, Reference reference) {
     });
     look(size);
     bool equal = in_place;
+    if (size > 0) {
+      auto split = data;
+      const size_t rank = below(size);
+      equal &= reference_at_rank(reference, std::span(split), rank).id == plain[rank].id;
+    }
     for (size_t i = 0; i < size; ++i) {
       equal &= plain[i].id == fast[i].id && plain[i].id == keyed[i].id;
     }
