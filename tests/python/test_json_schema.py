@@ -107,7 +107,7 @@ ERRORS = [
     ({"type": "string", "pattern": "[b-a]"}, "#: pattern: a range is out of order"),
     ({"type": "string", "format": "regex"}, '#: format "regex"; it cannot be enforced'),
     ({"type": "string", "not": {"format": "date"}}, '#/not: format "date" where it must not hold'),
-    ({"type": "array", "uniqueItems": True}, "#: uniqueItems of more than 64 possible values"),
+    ({"type": "array", "uniqueItems": True}, "#: uniqueItems of more than 200 possible values"),
     ({"minProperties": 2}, "#: minProperties takes two or more properties of any name"),
     ({"properties": {"a": {"not": {"patternProperties": {"a": {"type": "null"}}}}}},
      "#/properties/a/not: patternProperties where it must not hold"),
@@ -174,6 +174,67 @@ def test_allowed_keywords_are_enforced_where_they_can_be():
     matcher = SchemaMatcher(schema, allow_unsupported=["uniqueItems"])
     assert matcher.accepts("[[7,7],[1,2]]")
     assert not matcher.accepts("[[7,7],[1,1]]")
+
+
+def test_many_different_items_keep_their_order():
+    """Up to eleven or so come in any order."""
+    few, many = ([f"t{i}" for i in range(n)] for n in (6, 30))
+    matcher = SchemaMatcher(
+        {"type": "array", "items": {"enum": few}, "uniqueItems": True, "minItems": 2}
+    )
+    assert matcher.accepts(compact(few[::-1]))
+    assert not any(map(matcher.accepts, ("[]", '["t1"]', '["t1","t2","t1"]')))
+    matcher = SchemaMatcher(
+        {"type": "array", "items": {"enum": many}, "uniqueItems": True, "minItems": 2}
+    )
+    assert matcher.accepts(compact(many))
+    assert matcher.accepts('["t3","t29"]')
+    for text in ("[]", '["t29"]', '["t3","t3"]', '["t29","t3"]', '["t3","t4","t3"]'):
+        assert not matcher.accepts(text), text
+
+
+def test_a_length_that_an_expression_cannot_count_narrows_it():
+    matcher = SchemaMatcher({"type": "string", "pattern": "^(ab|c)+$", "maxLength": 100_000})
+    assert matcher.accepts('"' + "ab" * 50_000 + '"')
+    assert not matcher.accepts('"' + "ab" * 50_000 + 'c"')
+    matcher = SchemaMatcher({"type": "string", "pattern": "^[A-Z]", "maxLength": 20_000})
+    assert matcher.accepts('"' + "Q" + "é" * 19_999 + '"')
+    assert not matcher.accepts('"' + "Q" + "é" * 20_000 + '"')
+    matcher = SchemaMatcher({"type": "string", "format": "email", "maxLength": 254})
+    assert matcher.accepts('"first.middle.last@mail.example.org"')
+    with pytest.raises(JsonSchemaError, match="#: it takes an automaton of too many states"):
+        json_schema_to_gbnf({"type": "string", "pattern": "^(ab|c)+$", "minLength": 9000})
+
+
+def test_what_validators_read_differently_is_not_written():
+    """Python's digits, words and blanks are Unicode's, its dot takes a carriage return."""
+    taken = {
+        "^\\d$": "7",
+        "^\\w$": "a_Z",
+        "^\\s$": " \u00a0",
+        "^\\D$": "x",
+        "^\\W$": "-",
+        "^\\S$": "x",
+    }
+    others = {
+        "^\\d$": "٣",
+        "^\\w$": "é",
+        "^\\s$": "\ufeff\x1c",
+        "^\\D$": "٣7",
+        "^\\W$": "éa",
+        "^\\S$": "\ufeff\x1c ",
+    }
+    for pattern in taken:
+        matcher = SchemaMatcher({"type": "string", "pattern": pattern})
+        failing = SchemaMatcher({"type": "string", "not": {"pattern": pattern}})
+        for char in taken[pattern]:
+            assert matcher.accepts(compact(char)), (pattern, char)
+            assert not failing.accepts(compact(char)), (pattern, char)
+        for char in others[pattern]:
+            assert not matcher.accepts(compact(char)), (pattern, char)
+    failing = SchemaMatcher({"type": "string", "not": {"pattern": "^.$"}})
+    assert failing.accepts('"ab"')
+    assert not any(map(failing.accepts, ('"a"', '"\\r"', '"a\\n"')))
 
 
 def test_declared_names_are_not_written_otherwise():

@@ -120,10 +120,7 @@ def _writable(value: Any) -> bool:
 def enum(context: Normalizer, node: Node, kind: str) -> list:
     values = _checked(node, "enum", node.get("enum"))
     shapes = [s for v in values for s in constant_shapes(context, v, kind)]
-    if kind in ("array", "object") or not shapes:
-        return shapes
-    together = tuple(v for s in shapes for v in s.values)
-    return [shapes[0]._replace(values=together)]
+    return listed_together(shapes)
 
 
 def not_enum(context: Normalizer, node: Node, kind: str) -> list:
@@ -165,9 +162,21 @@ def not_all_of(context: Normalizer, node: Node, kind: str) -> list:
     return [s for child in node.children("allOf") for s in context.shapes((child, False), kind)]
 
 
+def listed_together(shapes: list) -> list:
+    """The shapes, with those that only list values made one."""
+    listed = [s for s in shapes if getattr(s, "values", None) is not None]
+    if len(listed) < 2:
+        return shapes
+    values = tuple(dict.fromkeys(v for s in listed for v in s.values))
+    return [
+        listed[0]._replace(values=values),
+        *(s for s in shapes if getattr(s, "values", None) is None),
+    ]
+
+
 def any_of(context: Normalizer, node: Node, kind: str) -> list:
     branches = [context.shapes((child, True), kind) for child in node.children("anyOf")]
-    found = [s for shapes in branches for s in shapes]
+    found = listed_together([s for shapes in branches for s in shapes])
     if node.document.unevaluated and kind in ("array", "object"):
         # where several branches hold, all of them have looked at items and properties
         together = branches[0]
@@ -189,8 +198,9 @@ def one_of(context: Normalizer, node: Node, kind: str) -> list:
     """Exactly one branch: each without what other branches take as well."""
     children = node.children("oneOf")
     branches = [context.shapes((child, True), kind) for child in children]
-    if tagged(context, [s for shapes in branches for s in shapes]):
-        return [s for shapes in branches for s in shapes]
+    together = [s for shapes in branches for s in shapes]
+    if tagged(context, together):
+        return listed_together(together)
     found = []
     for i, shapes in enumerate(branches):
         for shape in shapes:

@@ -8,10 +8,9 @@ from mlx_sampling.json_schema.arrays import ArrayShape
 from mlx_sampling.json_schema.automaton import TooLarge
 from mlx_sampling.json_schema.objects import ObjectShape
 from mlx_sampling.json_schema.simple import SimpleShape
-from mlx_sampling.json_schema.strings import StringShape
 
 if TYPE_CHECKING:
-    from mlx_sampling.json_schema.normal import Normalizer
+    from mlx_sampling.json_schema.normal import Conjunction, Normalizer
 
 __all__ = ["is_empty", "tagged"]
 
@@ -31,30 +30,32 @@ def is_empty(context: Normalizer, shape: Any, depth: int) -> bool:
 
 
 def tagged(context: Normalizer, shapes: list[Any]) -> bool:
-    """Whether one property that all of these objects have tells each from all others by its string."""
-    if len(shapes) < 3 or not all(isinstance(shape, ObjectShape) for shape in shapes):
-        return len(shapes) < 2
-    return any(
-        all(name in shape.required for shape in shapes) and _all_differ(context, shapes, name)
+    """Whether all of these differ by the values they list, or as objects by those of one property."""
+    if not all(isinstance(shape, ObjectShape) for shape in shapes):
+        return _all_differ([shapes])
+    return len(shapes) < 2 or any(
+        all(name in shape.required for shape in shapes)
+        and _all_differ([_scalars(context, shape.value_of(name)) for shape in shapes])
         for name in shapes[0].required[:8]
     )
 
 
-def _all_differ(context: Normalizer, shapes: list[Any], name: str) -> bool:
-    seen: set[str] = set()
-    for shape in shapes:
-        literals = shape.value_of(name)
-        if any(
-            context.conjunction(literals, k)
-            for k in ("null", "boolean", "number", "array", "object")
-        ):
-            return False
-        for tag in context.conjunction(literals, "string"):
-            if (
-                not isinstance(tag, StringShape)
-                or tag.values is None
-                or not seen.isdisjoint(tag.values)
-            ):
+def _scalars(context: Normalizer, literals: Conjunction) -> list[Any]:
+    kinds = ("null", "boolean", "number", "string", "array", "object")
+    return [shape for kind in kinds for shape in context.conjunction(literals, kind)]
+
+
+def _all_differ(groups: list[list[Any]]) -> bool:
+    """Whether no value is listed in two groups, or twice in the only one; False if one is not a list."""
+    seen: set[tuple[type, Any]] = set()
+    for group in groups:
+        own: list[tuple[type, Any]] = []
+        for shape in group:
+            values = getattr(shape, "values", None)
+            if values is None:
                 return False
-            seen.update(tag.values)
+            own += [(type(value), value) for value in values]
+        if (len(groups) == 1 and len(set(own)) < len(own)) or not seen.isdisjoint(own):
+            return False
+        seen.update(own)
     return True

@@ -39,17 +39,17 @@ class RegexError(ValueError):
     """Not a regular expression, or one that is not of the supported kind."""
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _class(letter: str, wide: bool) -> CodePoints:
     """\\d, \\w, \\s or the complement of one, as every reader has it, or (wide) as any one has it."""
     if letter.isupper():
         return codepoints.invert(_class(letter.lower(), not wide))
+    if not wide:
+        # Python's digits and words hold ECMA-262's; its blanks hold all but the byte order mark
+        return codepoints.intersect(_CLASSES[letter], ((0, 0xFEFE),))
     everything = "".join(map(chr, (*range(0xD800), *range(0xE000, codepoints.LAST + 1))))
-    unicode = codepoints.unite(
-        (ord(run[0][0]), ord(run[0][-1])) for run in re.finditer(rf"\{letter}+", everything)
-    )
-    narrow = codepoints.intersect(_CLASSES[letter], unicode)
-    return codepoints.unite((*_CLASSES[letter], *unicode)) if wide else narrow
+    runs = re.finditer(rf"\{letter}+", everything)
+    return codepoints.unite((*_CLASSES[letter], *((ord(r[0][0]), ord(r[0][-1])) for r in runs)))
 
 
 class _Parser:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlx_sampling.json_schema import automaton
 from mlx_sampling.json_schema.automaton import Automaton, TooLarge
+from mlx_sampling.json_schema.codepoints import ANY
 from mlx_sampling.json_schema.document import Node
 from mlx_sampling.json_schema.formats import FORMATS, NOT_ENFORCED
 from mlx_sampling.json_schema.regex import BEGIN, END, RegexError, Tree, parse_regex, tree_length
@@ -29,10 +30,15 @@ class Language:
         wide: As any validator reads it; what must not match does not match it.
     """
 
-    def __init__(self, tree: Tree, wide: Tree):
+    def __init__(self, tree: Tree, expression: str, part: int):
         self.tree = tree
-        self.wide = wide
+        self._source = expression, part
         self._automata: dict[Tree, Automaton | None] = {}
+
+    @cached_property
+    def wide(self) -> Tree:
+        expression, part = self._source
+        return _conjuncts(parse_regex(expression, wide=True))[part][0]
 
     def automaton(self, positive: bool = True) -> Automaton:
         """Strings that surely match; strings that may match if it is to be complemented.
@@ -56,6 +62,16 @@ class Language:
             return None
         body: Tree = ("cat", parts[1:-1])
         return None if has_assertion(body) else body
+
+    def entire(self) -> Tree | None:
+        """A whole string, anything being around what is not anchored; None where it is not so simple."""
+        parts = list(self.tree[1] if self.tree[0] == "cat" else (self.tree,))
+        anything: Tree = ("repeat", ("chars", ANY), 0, None)
+        begins, ends = parts[:1] == [BEGIN], parts[-1:] == [END]
+        body = parts[int(begins) : len(parts) - int(ends)]
+        if any(map(has_assertion, body)):
+            return None
+        return ("cat", (*([] if begins else [anything]), *body, *([] if ends else [anything])))
 
     def lengths(self) -> tuple[int, int | None]:
         """Bounds of the strings' lengths."""
@@ -84,14 +100,13 @@ def languages_of(expression: str) -> tuple[tuple[Language, bool], ...]:
     Raises:
         RegexError: The expression is not one, or not of the supported kind.
     """
-    parts, wide = (_conjuncts(parse_regex(expression, w)) for w in (False, True))
+    parts = _conjuncts(parse_regex(expression))
     if any(_holds_ahead(tree) for tree, _ in parts):
         raise RegexError(
             f'look-ahead is supported only right after a leading "^", not in {expression[:60]!r}'
         )
     return tuple(
-        (Language(tree, wider), positive)
-        for (tree, positive), (wider, _) in zip(parts, wide, strict=True)
+        (Language(tree, expression, i), positive) for i, (tree, positive) in enumerate(parts)
     )
 
 

@@ -20,7 +20,7 @@ __all__ = ["array_expr"]
 
 STATES = 3000
 CHOICES = 30_000
-_VALUES = 64  # of a type whose items are all different
+_VALUES = 200  # of a type whose items are all different
 
 
 def array_expr(writer: Writer, shape: ArrayShape) -> Expr:
@@ -29,12 +29,20 @@ def array_expr(writer: Writer, shape: ArrayShape) -> Expr:
         shape = shape._replace(unique=False)
     if not shape.unique:
         shape = shape._replace(contains=tuple(c for c in shape.contains if not _implied(shape, c)))
-    if shape.contains or shape.unique:
+    if not shape.contains and not shape.unique:
+        return _chain(writer, shape)
+    # with more values than their sets can be told apart, they keep the order in which they are listed
+    for ordered in (False, True) if shape.unique else (False,):
         try:
-            return _States(writer, shape).expr()
+            return _States(writer, shape, ordered).expr()
+        except _TooMany:
+            continue
         except _Lost:
             return array_expr(writer, shape._replace(unique=False))
-    return _chain(writer, shape)
+    raise writer.blamed.error(
+        f"contains or uniqueItems takes more than {STATES} states; it cannot be enforced",
+        "uniqueItems" if shape.unique else "contains",
+    )
 
 
 def _implied(shape: ArrayShape, contains: Any) -> bool:
@@ -83,11 +91,13 @@ class _Choice(NamedTuple):
 class _States:
     """An array read item by item: its place, how often `contains` held, and which values were used."""
 
-    def __init__(self, writer: Writer, shape: ArrayShape):
+    def __init__(self, writer: Writer, shape: ArrayShape, ordered: bool = False):
         self.writer = writer
         self.shape = shape
+        self.ordered = ordered  # different items come in the order in which they are listed
         starts = [c.start for c in shape.contains]
-        self.last = max([len(shape.prefix), shape.low, shape.high or 0, *starts])
+        # 1 at least: the state before the first item is one of its own
+        self.last = max([1, len(shape.prefix), shape.low, shape.high or 0, *starts])
         self.values: dict[Conjunction, list[Any]] = {}
         self.numbers: dict[Any, int] = {}
 
@@ -95,6 +105,7 @@ class _States:
         writer = self.writer
         start = _State(0, (0,) * len(self.shape.contains), frozenset())
         names = {start: writer.grammar.fresh(f"{writer.hint}-items")}
+        rules: dict[str, Expr] = {}
         order = [start]
         written = 0
         for state in order:
@@ -105,17 +116,16 @@ class _States:
                 written += 1
                 if target not in names:
                     if len(order) >= STATES or written > CHOICES:
-                        raise writer.blamed.error(
-                            f"contains or uniqueItems takes more than {STATES} states; it cannot be enforced",
-                            "uniqueItems" if self.shape.unique else "contains",
-                        )
+                        raise _TooMany
                     names[target] = writer.grammar.fresh(f"{writer.hint}-items")
                     order.append(target)
                 before = writer.gap if state == start else writer.comma
                 parts.append(
                     seq(before, writer.value(item, f"{writer.hint}-item"), ref(names[target]))
                 )
-            writer.grammar.define(names[state], alt(*parts))
+            rules[names[state]] = alt(*parts)
+        for name, body in rules.items():
+            writer.grammar.define(name, body)
         return seq(lit("["), ref(names[start]))
 
     def accepts(self, state: _State) -> bool:
@@ -161,8 +171,9 @@ class _States:
         for value in self.values[item]:
             constant = context.constant(value)
             number = self.numbers.setdefault(constant, len(self.numbers))
-            if number not in used:
-                found.append((((constant, True),), used | {number}))
+            if number not in used and not (self.ordered and number < max(used, default=-1)):
+                after = frozenset({number}) if self.ordered else used | {number}
+                found.append((((constant, True),), after))
         return found
 
     def _finite(self, item: Conjunction) -> list[Any]:
@@ -185,6 +196,10 @@ class _States:
                     raise _Lost
                 found += values
         return found
+
+
+class _TooMany(Exception):
+    """States, or choices in them."""
 
 
 class _Lost(Exception):

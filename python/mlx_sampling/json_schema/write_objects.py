@@ -7,7 +7,6 @@ context-free grammar; readers keep the last, and each has been checked.
 from __future__ import annotations
 
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlx_sampling.json_schema.gbnf import NEVER, Expr, alt, lit, ref, repeat, seq
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["object_expr"]
 
 STATES = 20_000
-PATTERNS = 5
+KINDS = 32
 
 
 class _Field(NamedTuple):
@@ -61,24 +60,13 @@ def _others(
     """A property of a name that is not declared."""
     if not domain:
         return NEVER
-    patterns = list(
-        dict.fromkeys(pattern for rules in shape.rules for pattern, _ in rules.patterns)
-    )
-    if len(patterns) > PATTERNS:
-        raise writer.blamed.error(
-            f"patternProperties of more than {PATTERNS} expressions for one object; it cannot be enforced",
-            "patternProperties",
-        )
+    free = [d._replace(excluded=d.excluded | names) for d in domain]
+    kinds = _kinds_of_names(writer, shape, free)
     classes: dict[Conjunction, list[StringShape]] = {}
-    for signs in product((True, False), repeat=len(patterns)):
-        matched = dict(zip(patterns, signs, strict=True))
-        keys = [
-            s for d in domain for s in _signed(d._replace(excluded=d.excluded | names), matched)
-        ]
+    for keys, matched in kinds:
         classes.setdefault(_value_of_others(shape, matched), []).extend(keys)
-    if len(classes) == 1 and patterns:
-        (literals,) = classes
-        classes = {literals: [d._replace(excluded=d.excluded | names) for d in domain]}
+    if len(classes) == 1 and len(kinds) > 1:
+        classes = dict.fromkeys(classes, free)  # whatever the name
     parts = []
     for literals, keys in classes.items():
         if writer.context.is_empty(literals, 2):
@@ -91,6 +79,27 @@ def _others(
     return alt(*parts)
 
 
+def _kinds_of_names(
+    writer: Writer, shape: ObjectShape, free: list[StringShape]
+) -> list[tuple[list[StringShape], dict[NamePattern, bool]]]:
+    """Names by which patterns they match; those that match in no such way are left out."""
+    kinds: list[tuple[list[StringShape], dict[NamePattern, bool]]] = [(free, {})]
+    for pattern in dict.fromkeys(pattern for rules in shape.rules for pattern, _ in rules.patterns):
+        split = []
+        for keys, matched in kinds:
+            for sign in (True, False):
+                kept = [s for key in keys for s in _signed(key, pattern, sign)]
+                if kept:
+                    split.append((kept, matched | {pattern: sign}))
+        kinds = split
+        if len(kinds) > KINDS:
+            raise writer.blamed.error(
+                f"patternProperties tells apart more than {KINDS} kinds of names; it cannot be enforced",
+                "patternProperties",
+            )
+    return kinds
+
+
 def _value_of_others(shape: ObjectShape, matched: dict[NamePattern, bool]) -> Conjunction:
     found: list = []
     for rules in shape.rules:
@@ -101,16 +110,14 @@ def _value_of_others(shape: ObjectShape, matched: dict[NamePattern, bool]) -> Co
     return tuple(dict.fromkeys(found))
 
 
-def _signed(shape: StringShape, matched: dict[NamePattern, bool]) -> list[StringShape]:
-    """Names that match exactly those patterns."""
-    shapes = [shape]
-    for pattern, positive in matched.items():
-        if positive:
-            choices = [StringShape(atoms=pattern)]
-        else:
-            choices = [StringShape(atoms=((language, not sign),)) for language, sign in pattern]
-        shapes = [both for s in shapes for c in choices if (both := s.meet(c)) is not None]
-    return [s for s in shapes if not s.is_empty()]
+def _signed(shape: StringShape, pattern: NamePattern, positive: bool) -> list[StringShape]:
+    """Names of a shape that match a pattern, or do not match it."""
+    if positive:
+        choices = [StringShape(atoms=pattern)]
+    else:
+        choices = [StringShape(atoms=((language, not sign),)) for language, sign in pattern]
+    met = (shape.meet(choice) for choice in choices)
+    return [both for both in met if both is not None and not both.is_empty()]
 
 
 class _Counted:

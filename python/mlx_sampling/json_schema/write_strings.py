@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from mlx_sampling.json_schema.automaton import TooLarge
 from mlx_sampling.json_schema.codepoints import ANY, CodePoints, intersect, invert, of, unite
@@ -19,7 +19,7 @@ from mlx_sampling.json_schema.gbnf import (
     seq,
 )
 from mlx_sampling.json_schema.regex import Tree, tree_length
-from mlx_sampling.json_schema.strings import Language, StringShape, has_assertion
+from mlx_sampling.json_schema.strings import Language, StringShape
 from mlx_sampling.json_schema.values import string_text
 from mlx_sampling.json_schema.write_automaton import automaton_expr
 
@@ -28,6 +28,7 @@ __all__ = ["string_expr", "values_expr"]
 _SHORT = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _PLAIN = intersect(((0x20, 0x10FFFF),), invert(of('"\\')))
 _QUOTE = lit('"')
+_RUN = 16  # characters in a row that a narrowed expression should allow
 _DIRECT = 40  # states of an automaton that is written rather than its expression
 
 
@@ -66,12 +67,18 @@ def string_expr(grammar: Grammar, shape: StringShape) -> Expr:
     if not shape.atoms:
         return seq(_QUOTE, _others(grammar, shape))
     found = _as_written(grammar, shape)
-    if found is None:
+    if found is not None:
+        return found
+    try:
         automaton = shape.automaton()
-        found = seq(
-            _QUOTE, automaton_expr(grammar, automaton, lambda r: spell(grammar, r), _QUOTE, "text")
-        )
-    return found
+    except TooLarge:
+        narrowed = _narrowed(shape)
+        if narrowed is None:
+            raise
+        return seq(_QUOTE, _tree_expr(grammar, narrowed), _QUOTE)
+    return seq(
+        _QUOTE, automaton_expr(grammar, automaton, lambda r: spell(grammar, r), _QUOTE, "text")
+    )
 
 
 def _others(grammar: Grammar, shape: StringShape) -> Expr:
@@ -138,14 +145,54 @@ def _searched(grammar: Grammar, language: Language) -> Expr | None:
             return None
     except TooLarge:
         pass
-    parts = list(language.tree[1] if language.tree[0] == "cat" else (language.tree,))
-    begins, ends = parts[:1] == [("begin",)], parts[-1:] == [("end",)]
-    body: Tree = ("cat", tuple(parts[int(begins) : len(parts) - int(ends)]))
-    if has_assertion(body):
+    entire = language.entire()
+    return None if entire is None else seq(_QUOTE, _tree_expr(grammar, entire), _QUOTE)
+
+
+def _narrowed(shape: StringShape) -> Tree | None:
+    """One expression with its repetitions bounded so that no string is too long: not all, but only such."""
+    if len(shape.atoms) != 1 or shape.excluded or not shape.atoms[0][1] or shape.high is None:
         return None
-    anything = repeat(spell(grammar, ANY), 0, None)
-    around = (lit("") if begins else anything, lit("") if ends else anything)
-    return seq(_QUOTE, around[0], _tree_expr(grammar, body), around[1], _QUOTE)
+    entire = shape.atoms[0][0].entire()
+    if entire is None or tree_length(entire)[0] < shape.low:
+        return None
+    found = None
+    for outer in (8, 4, 2, 1, 0):
+        inner = _most(lambda n, outer=outer: _clamped(entire, outer, n), shape.high)
+        if inner is not None:
+            found = _clamped(entire, outer, inner)
+            if inner >= _RUN:
+                break
+    return found
+
+
+def _most(tree_of: Callable[[int], Tree], high: int) -> int | None:
+    """The greatest number whose tree is of no string longer than `high`."""
+    fits, beyond = -1, high + 1
+    while beyond - fits > 1:
+        middle = (fits + beyond) // 2
+        longest = tree_length(tree_of(middle))[1]
+        fits, beyond = (
+            (middle, beyond) if longest is not None and longest <= high else (fits, middle)
+        )
+    return fits if fits >= 0 else None
+
+
+def _clamped(tree: Tree, outer: int, inner: int) -> Tree:
+    """Repeated at most so often, beyond what must be: what holds repetitions, and what does not."""
+    kind = tree[0]
+    if kind == "repeat":
+        _, part, low, high = tree
+        times = outer if _repeats(part) else inner
+        most = max(low, times if high is None else min(high, times))
+        return ("repeat", _clamped(part, outer, inner), low, most)
+    if kind in ("cat", "alt"):
+        return (kind, tuple(_clamped(part, outer, inner) for part in tree[1]))
+    return tree
+
+
+def _repeats(tree: Tree) -> bool:
+    return tree[0] == "repeat" or (tree[0] in ("cat", "alt") and any(map(_repeats, tree[1])))
 
 
 def _tree_expr(grammar: Grammar, tree: Tree) -> Expr:
