@@ -1,4 +1,4 @@
-"""Exact speculative decoding on the packaged model: more than one token per forward pass, with the same law."""
+"""Exact speculative decoding on the packaged model: several tokens per forward pass, with the same law."""
 
 import numpy as np
 
