@@ -34,6 +34,9 @@ def test_docstring_examples():
         mlx_sampling.Sampler.restore,
         mlx_sampling.SamplingParams,
         mlx_sampling.sample_batch,
+        mlx_sampling.verify_draft,
+        mlx_sampling.verify_draft_batch,
+        mlx_sampling.speculative.draft_seed,
         routes.choose_route,
         routes.route_for,
     ):

@@ -13,5 +13,6 @@ void bind_history(nanobind::module_& m);
 void bind_vocabulary(nanobind::module_& m);
 void bind_grammar_syntax(nanobind::module_& m);
 void bind_grammar(nanobind::module_& m);
+void bind_speculative(nanobind::module_& m);
 
 }  // namespace mlx_sampling

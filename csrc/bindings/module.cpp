@@ -12,4 +12,5 @@ NB_MODULE(_ext, m) {
   mlx_sampling::bind_vocabulary(m);
   mlx_sampling::bind_grammar_syntax(m);
   mlx_sampling::bind_grammar(m);
+  mlx_sampling::bind_speculative(m);
 }

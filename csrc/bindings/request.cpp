@@ -1,9 +1,11 @@
 // A request: its state, its chain, and the steps that take rows. Users see sampler.py and batch.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -20,6 +22,7 @@
 #include "bindings/bindings.h"
 #include "core/chain.h"
 #include "core/logprobs.h"
+#include "core/pick.h"
 #include "core/snapshot.h"
 #include "core/step.h"
 #include "ops/host_row.h"
@@ -34,7 +37,7 @@ namespace {
 using Release = nb::call_guard<nb::gil_scoped_release>;
 using HostRow = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using HostBatch = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Timings = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+using Timings = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>;
 template <typename T>
 using Column = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 
@@ -60,6 +63,13 @@ std::tuple<Column<uint32_t>, Column<float>, Column<float>> candidates_of(
           column<float>(data, [](const Candidate& c) { return c.p; })};
 }
 
+std::pair<Column<uint32_t>, Column<float>> law_of(const RequestState& state) {
+  const InUse use(state);
+  const auto& data = state.candidates.data;
+  return {column<uint32_t>(data, [](const Candidate& c) { return c.id; }),
+          column<float>(data, [](const Candidate& c) { return c.p; })};
+}
+
 Column<uint32_t> history_of(const RequestState& state) {
   const InUse use(state);
   return column<uint32_t>(state.history.tokens(), [](uint32_t token) { return token; });
@@ -81,8 +91,8 @@ void set_row(RequestState& state, const HostRow& row) {
 }
 
 std::pair<uint32_t, Timings> as_tuple(const Step& step) {
-  const auto& [forward, readback, finite_scan, chain] = step.timings;
-  return {step.token, {forward, readback, finite_scan, chain}};
+  const auto& [forward, readback, finite_scan, chain, grammar] = step.timings;
+  return {step.token, {forward, readback, finite_scan, chain, grammar}};
 }
 
 std::pair<uint32_t, Timings> step_of_array(const Chain& chain, RequestState& state,
@@ -102,6 +112,8 @@ nb::object error_object(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const NonfiniteLogits& e) {
     return make(nb::module_::import_("mlx_sampling.errors").attr("NonfiniteLogitsError"), e.what());
+  } catch (const GrammarRefusal& e) {
+    return make(nb::module_::import_("mlx_sampling.errors").attr("GrammarRefusalError"), e.what());
   } catch (const std::invalid_argument& e) {
     return make(PyExc_ValueError, e.what());
   } catch (const std::bad_alloc& e) {
@@ -179,7 +191,36 @@ std::vector<std::pair<uint32_t, double>> top_of(const Chain& chain, const Reques
   return pairs;
 }
 
+using Find = std::function<std::optional<size_t>(const nb::bytes&)>;
+
+void constrain(RequestState& state, std::shared_ptr<const Grammar> grammar, bool masks_first,
+               std::optional<std::vector<uint32_t>> tokens, Find find) {
+  const InUse use(state);
+  std::shared_ptr<GrammarTriggers> triggers;
+  if (tokens || find) {
+    triggers = std::make_shared<GrammarTriggers>();
+    if (tokens) triggers->tokens = std::move(*tokens);
+    if (find) {
+      triggers->find = [find = std::move(find)](const std::string& text) {
+        const nb::gil_scoped_acquire acquire;
+        return find(nb::bytes(text.data(), text.size()));
+      };
+    }
+  }
+  state.grammar.emplace(std::move(grammar), masks_first, std::move(triggers));
+}
+
+// What is asked of a grammar, where there is one.
+template <bool (GrammarState::*question)() const>
+std::optional<bool> asked(const RequestState& state) {
+  const InUse use(state);
+  if (!state.grammar) return std::nullopt;
+  return (*state.grammar.*question)();
+}
+
 void bind_state(nb::module_& m) {
+  nb::class_<RequestState::Mark>(m, "Mark", "A place in a request's history to roll back to.")
+      .def_ro("accepted", &RequestState::Mark::accepted, "Tokens of the history.");
   nb::class_<RequestState>(m, "RequestState", "What a request changes; see request_state.h.")
       .def(
           "__init__",
@@ -220,6 +261,36 @@ void bind_state(nb::module_& m) {
       .def_prop_ro("adaptive_average", &average_of,
                    "Weighted sum, total weight, pending token and its p; None before the first "
                    "step of adaptive_p.")
+      .def("constrain", &constrain, "grammar"_a, "masks_first"_a, "trigger_tokens"_a = nb::none(),
+           "find_trigger"_a = nb::none(), "Puts the request under a grammar; see grammar_state.h.")
+      .def_prop_ro("grammar_is_waiting", &asked<&GrammarState::is_waiting>,
+                   "Whether a lazy grammar has not begun; None without a grammar.")
+      .def_prop_ro("grammar_is_completed", &asked<&GrammarState::is_completed>,
+                   "Whether the text may end; None without a grammar.")
+      .def_prop_ro("grammar_is_terminated", &asked<&GrammarState::is_terminated>,
+                   "Whether it has ended; None without a grammar.")
+      .def("law", &law_of, "Ids and p of the candidates that the last step left.")
+      .def(
+          "mark",
+          [](const RequestState& s) {
+            const InUse use(s);
+            return s.mark();
+          },
+          "Where the request stands; see request_state.h.")
+      .def(
+          "rollback",
+          [](RequestState& s, const RequestState::Mark& mark) {
+            const InUse use(s);
+            s.rollback(mark);
+          },
+          "mark"_a, "Takes back what was accepted since the mark; the streams go on.")
+      .def(
+          "reseed",
+          [](RequestState& s, uint32_t seed) {
+            const InUse use(s);
+            s.reseed(seed);
+          },
+          "seed"_a, "Starts every stream at another seed.")
       .def("history", &history_of, "The accepted tokens, oldest first.")
       .def(
           "fork",
@@ -261,24 +332,23 @@ void bind_request(nb::module_& m) {
           "sample",
           [](const Chain& chain, RequestState& s) {
             const InUse use(s);
-            return chain.sample(s);
+            return pick(chain, s).token;
           },
-          "state"_a, Release(), "A token from the state's row.")
+          "state"_a, Release(), "A token from the state's row; see pick.h.")
       .def(
           "accept",
           [](const Chain& chain, RequestState& s, uint32_t token) {
             const InUse use(s);
-            chain.accept(s, {&token, 1});
+            chain.accept(s, token);
           },
-          "state"_a, "token"_a, Release(),
-          "Adds a token to the state's history and tells the stages.")
+          "state"_a, "token"_a, Release(), "Adds a generated token; see chain.h.")
       .def(
-          "accept",
+          "accept_prompt",
           [](const Chain& chain, RequestState& s, const std::vector<uint32_t>& tokens) {
             const InUse use(s);
-            chain.accept(s, tokens);
+            chain.accept_prompt(s, tokens);
           },
-          "state"_a, "tokens"_a, Release(), "All of them, or none where one is refused.")
+          "state"_a, "tokens"_a, Release(), "Adds the prompt's tokens, all of them or none.")
       .def("step", &step_of_array, "state"_a, "row"_a, Release(),
            "A token, and nanoseconds of its phases, from an mx.array.")
       .def("step", &step_of_host_row, "state"_a, nb::arg("row").noconvert(),

@@ -45,14 +45,18 @@ void fill_candidates(const HostRow& row, const Bytes& array) {
   for (size_t i = 0; i < row.size(); ++i) data[i] = {static_cast<uint32_t>(i), row.data()[i], 0};
 }
 
-// The error class is Python's: it has two bases.
+// The error classes are Python's: they have two bases.
 void translate(const std::exception_ptr& error, void*) {
+  const auto set = [](const char* name, const std::exception& e) {
+    const nb::object type = nb::module_::import_("mlx_sampling.errors").attr(name);
+    PyErr_SetString(type.ptr(), e.what());
+  };
   try {
     std::rethrow_exception(error);
   } catch (const NonfiniteLogits& e) {
-    const nb::object type =
-        nb::module_::import_("mlx_sampling.errors").attr("NonfiniteLogitsError");
-    PyErr_SetString(type.ptr(), e.what());
+    set("NonfiniteLogitsError", e);
+  } catch (const GrammarRefusal& e) {
+    set("GrammarRefusalError", e);
   }
 }
 

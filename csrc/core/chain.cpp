@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/error.h"
+
 namespace mlx_sampling {
 namespace {
 
@@ -52,42 +54,78 @@ Chain::Chain(Stages stages) : stages_(std::move(stages)) {
   expect_no_repeats(stages_);
 }
 
-uint32_t Chain::sample(RequestState& state) const {
-  const Streams streams = state.streams;
-  const auto mu = state.mirostat_mu;
-  const auto average = state.adaptive_average;
-  const auto put_back = [&] {
-    state.streams = streams;
-    state.mirostat_mu = mu;
-    state.adaptive_average = average;
-    state.candidates.selected = -1;
-  };
+// Runs on the state; where that fails, it is as before.
+template <typename Run>
+auto Chain::guarded(RequestState& state, Run&& run) const {
+  const Draws before(state);
   try {
-    return run(state);
+    return run();
   } catch (const std::invalid_argument&) {
-    put_back();
+    before.put_back(state);
     // A stage that meets nothing but masks says what it misses itself: a softmax, a weight.
     auto& data = state.candidates.data;
     if (data.empty() || !std::all_of(data.begin(), data.end(), is_masked)) throw;
     data.clear();  // so that a later error is not taken for this one
     refuse_candidates();
   } catch (...) {
-    put_back();
+    before.put_back(state);
     throw;
   }
 }
 
-void Chain::accept(RequestState& state, std::span<const uint32_t> tokens) const {
-  for (const uint32_t token : tokens) state.expect_token("accept", token);
-  for (const uint32_t token : tokens) {
-    state.history.accept(token);
-    for (const auto& stage : stages_) stage->accept(token, state);
+uint32_t Chain::sample(RequestState& state) const {
+  return guarded(state, [&] { return run(state); });
+}
+
+void Chain::weigh(RequestState& state) const {
+  for (const auto& stage : stages_) {
+    if (!stage->draws_first()) continue;
+    refuse("[speculative] Expected a chain whose only draw is the token's, got one with ",
+           stage->name(), ".");
   }
+  guarded(state, [&] { run_and_weigh(state); });
+}
+
+void Chain::settle(RequestState& state, size_t picked) const {
+  stages_.back()->settle(state.candidates, picked, state);
+  state.candidates.selected = static_cast<int64_t>(picked);
+}
+
+void Chain::accept(RequestState& state, uint32_t token) const {
+  state.expect_token("accept", token);
+  if (state.grammar) state.grammar->accept(token);
+  add(state, token);
+}
+
+void Chain::accept_prompt(RequestState& state, std::span<const uint32_t> tokens) const {
+  for (const uint32_t token : tokens) state.expect_token("accept_prompt", token);
+  for (const uint32_t token : tokens) add(state, token);
+}
+
+void Chain::add(RequestState& state, uint32_t token) const {
+  state.history.accept(token);
+  for (const auto& stage : stages_) stage->accept(token, state);
+}
+
+void Chain::run_and_weigh(RequestState& state) const {
+  Candidates& candidates = state.candidates;
+  if (stages_.size() == 1) candidates.fill(state.chain_row());
+  for (size_t i = 0; i + 1 < stages_.size(); ++i) {
+    if (i == 0) {
+      stages_[i]->apply_row(state.chain_row(), candidates, state);
+    } else {
+      stages_[i]->apply(candidates, state);
+    }
+  }
+  candidates.selected = -1;
+  const auto& data = candidates.data;
+  if (std::all_of(data.begin(), data.end(), is_masked)) refuse_candidates();
+  stages_.back()->weigh(candidates, state);
 }
 
 uint32_t Chain::run(RequestState& state) const {
   Candidates& candidates = state.candidates;
-  stages_.front()->apply_row(state.row(), candidates, state);
+  stages_.front()->apply_row(state.chain_row(), candidates, state);
   for (size_t i = 1; i < stages_.size(); ++i) stages_[i]->apply(candidates, state);
 
   const auto selected = candidates.selected;

@@ -18,20 +18,38 @@ class Chain {
   // that may be there once is there twice.
   explicit Chain(std::vector<std::shared_ptr<const Sampler>> stages);
 
-  // A token from the state's retained row, which stays as it is. Throws std::logic_error where
-  // there is no row, NonfiniteLogits where the stages leave no token to pick, std::invalid_argument
-  // where logits overflow on the way; streams, mu and averages are then as before.
+  // A token from the state's `chain_row()`, which stays as it is; no grammar is asked. Throws
+  // std::logic_error where there is no row, NonfiniteLogits where the stages leave no token to
+  // pick, std::invalid_argument where logits overflow on the way; streams, mu and averages are then
+  // as before.
   uint32_t sample(RequestState& state) const;
 
-  // Adds tokens to the request's history, prompt tokens included, and tells every stage of each.
+  // Leaves the law that `sample` would draw the token from: p of the state's candidates, in their
+  // order. Draws nothing, and changes nothing that lasts. Nothing is selected, unless the chain's
+  // pick is no draw: then that candidate is alone. Throws as `sample`, and std::invalid_argument
+  // where a stage draws before the pick: there is no such law then.
+  void weigh(RequestState& state) const;
+
+  // Makes candidate `picked` of `weigh` the one that the step picked.
+  void settle(RequestState& state, size_t picked) const;
+
+  // Adds a generated token to the request's history, its grammar's text, and tells every stage.
   // Throws std::invalid_argument for an id outside the state's rows, or, before the first row, for
-  // one that no row can have; the state is then as before.
-  void accept(RequestState& state, std::span<const uint32_t> tokens) const;
+  // one that no row can have, and GrammarRefusal; the state is then as before.
+  void accept(RequestState& state, uint32_t token) const;
+
+  // Adds the prompt's tokens: all of them or, where one is refused, none. They are no text of the
+  // grammar.
+  void accept_prompt(RequestState& state, std::span<const uint32_t> tokens) const;
 
   const std::vector<std::shared_ptr<const Sampler>>& stages() const { return stages_; }
 
  private:
+  template <typename Run>
+  auto guarded(RequestState& state, Run&& run) const;
   uint32_t run(RequestState& state) const;
+  void add(RequestState& state, uint32_t token) const;
+  void run_and_weigh(RequestState& state) const;
 
   std::vector<std::shared_ptr<const Sampler>> stages_;
 };

@@ -21,6 +21,18 @@ const TokenCounts& History::counts(size_t window) {
   return found->counts;
 }
 
+void History::truncate(size_t count) {
+  for (Window& window : windows_) {
+    while (window.seen > count) {
+      const size_t last = --window.seen;
+      const auto gone = window.counts.find(tokens_[last]);
+      if (--gone->second == 0) window.counts.erase(gone);
+      if (last >= window.width) ++window.counts[tokens_[last - window.width]];
+    }
+  }
+  tokens_.resize(count);
+}
+
 void History::clear() {
   tokens_.clear();
   windows_.clear();

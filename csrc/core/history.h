@@ -24,6 +24,9 @@ class History {
   // The work is one step per token accepted since the last call for that window.
   const TokenCounts& counts(size_t window);
 
+  // Keeps the first `count` tokens; there are as many.
+  void truncate(size_t count);
+
   void clear();
 
  private:

@@ -1,6 +1,7 @@
 #include "core/ordered_sum.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -77,6 +78,39 @@ MLX_SAMPLING_CLONES Moves square_moves(float start, const float* x, float mean, 
   return units.moves();
 }
 
+struct DoubleMoves {
+  double sum;
+  bool usable;  // no addend is halfway, or too large to be looked at
+};
+
+// Of a block. `low` is the power of two at or below the sum: 1.5 times it has the same last place,
+// and adding less than half of it stays where that holds. Moves are multiples of that place and
+// their sums below 2**53 of it, so any order of them is exact.
+MLX_SAMPLING_CLONES DoubleMoves double_moves(const float* x, double low) {
+  constexpr size_t lanes = 8;
+  static_assert(block % lanes == 0);
+  const double base = 1.5 * low;
+  const double half = std::ldexp(low, -std::numeric_limits<double>::digits);
+  const double limit = low / 64;  // a lane of such adds up to less than `low`, a block to 2 `low`
+  std::array<double, lanes> sums{};
+  std::array<int64_t, lanes> unusable{};
+  for (size_t i = 0; i < block; i += lanes) {
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      const double addend = x[i + lane];
+      const double moved = (base + addend) - base;
+      sums[lane] += moved;
+      unusable[lane] |= static_cast<int64_t>(std::abs(addend - moved) == half) |
+                        static_cast<int64_t>(!(addend < limit));
+    }
+  }
+  DoubleMoves moves{0, true};
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    moves.sum += sums[lane];
+    moves.usable &= unusable[lane] == 0;
+  }
+  return moves;
+}
+
 // `one` adds one addend; `moves_of` looks at a block of them.
 template <typename One, typename MovesOf>
 float sum_by_blocks(float sum, size_t count, One&& one, MovesOf&& moves_of) {
@@ -106,6 +140,26 @@ float add_in_order(float start, const float* x, size_t count) {
       [=](float sum, size_t i, const Range& range) {
         return float_moves(sum, x + i, block, range);
       });
+}
+
+double add_in_order(double start, const float* x, size_t count) {
+  double sum = start;
+  size_t i = 0;
+  if (fast_paths()) {
+    for (; i + block <= count; i += block) {
+      if (sum >= 1e-30 && sum <= 1e30) {
+        const double low = std::ldexp(1.0, std::ilogb(sum));
+        const DoubleMoves moves = double_moves(x + i, low);
+        if (moves.usable && sum + moves.sum < 2 * low) {
+          sum += moves.sum;
+          continue;
+        }
+      }
+      for (size_t j = i; j < i + block; ++j) sum += x[j];
+    }
+  }
+  for (; i < count; ++i) sum += x[i];
+  return sum;
 }
 
 bool add_in_any_order(float& sum, const float* x, size_t count) {

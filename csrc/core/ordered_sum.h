@@ -14,6 +14,9 @@ namespace mlx_sampling {
 // start + x[0] + x[1] + ..., rounded to float each time. Addends are >= 0 or NaN.
 float add_in_order(float start, const float* x, size_t count);
 
+// The same with a sum in double.
+double add_in_order(double start, const float* x, size_t count);
+
 // The same with the squares of x[i] - mean: the difference is a float, its square and its sum with
 // the float so far are doubles, and the new sum is that rounded to float.
 float add_squares_in_order(float start, const float* x, size_t count, float mean);

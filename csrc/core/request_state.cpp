@@ -66,11 +66,12 @@ std::span<float> RequestState::begin_row(size_t width) {
     refuse("[logits] Expected a row of ", width_, " logits, as in the steps before, got ", width,
            " (reset() allows another width).");
   }
-  row_.resize(width);
+  row_.logits.resize(width);
   row_state_ = RowState::open;
   candidates.selected = -1;
   indexed_ = false;
-  return row_;
+  masked_ = false;
+  return row_.logits;
 }
 
 void RequestState::copy_row(std::span<const float> row) {
@@ -79,16 +80,16 @@ void RequestState::copy_row(std::span<const float> row) {
 }
 
 void RequestState::index_row(const float* source) {
-  auto* words = reinterpret_cast<uint32_t*>(row_.data());
+  auto* words = reinterpret_cast<uint32_t*>(row_.logits.data());
   const auto* from = reinterpret_cast<const uint32_t*>(source);
-  row_index_.greatest.clear();
+  row_.index.greatest.clear();
   least_key_ = std::numeric_limits<int32_t>::max();
-  for (size_t begin = 0; begin < row_.size(); begin += block_width) {
-    const size_t count = std::min(block_width, row_.size() - begin);
+  for (size_t begin = 0; begin < row_.logits.size(); begin += block_width) {
+    const size_t count = std::min(block_width, row_.logits.size() - begin);
     const auto range = from == nullptr ? key_range(words + begin, count)
                                        : copy_with_key_range(from + begin, count, words + begin);
     least_key_ = std::min(least_key_, range.least);
-    row_index_.greatest.push_back(std::bit_cast<float>(Float32Bits::word(range.greatest)));
+    row_.index.greatest.push_back(std::bit_cast<float>(Float32Bits::word(range.greatest)));
   }
   indexed_ = true;
 }
@@ -105,18 +106,27 @@ void RequestState::finish_row() {
   // A NaN lies below every legal key, or is its block's greatest.
   bool legal = least_key_ >= least_legal;
   bool any = false;
-  for (const float greatest : row_index_.greatest) {
+  for (const float greatest : row_.index.greatest) {
     legal &= greatest < inf;
     any |= greatest > -inf;
   }
-  if (!legal || !any) refuse_row(row_, neg_inf_);
-  width_ = row_.size();
+  if (!legal || !any) refuse_row(row_.logits, neg_inf_);
+  width_ = row_.logits.size();
   row_state_ = RowState::retained;
 }
 
 std::span<const float> RequestState::row() const {
   if (!has_row()) throw std::logic_error("[row] Expected a row of logits, got none.");
-  return row_;
+  return row_.logits;
+}
+
+void RequestState::mask_row(std::span<const uint32_t> allowed) {
+  masked_ = false;
+  if (allowed.size() * 32 < row().size()) {
+    throw std::logic_error("[mask_row] Expected a bit for each logit.");
+  }
+  masked_row_.assign_masked(row_, allowed);
+  masked_ = true;
 }
 
 void RequestState::expect_width(size_t width) {
@@ -140,11 +150,29 @@ void RequestState::reset() {
   mirostat_mu.reset();
   adaptive_average.reset();
   history.clear();
+  if (grammar) grammar->reset();
+  masked_ = false;
   candidates.data.clear();
   candidates.selected = -1;
   candidates.sorted = false;
   width_ = vocab_size_;
   row_state_ = RowState::absent;
+}
+
+void RequestState::rollback(const Mark& mark) {
+  if (mark.accepted > history.tokens().size()) {
+    refuse("[rollback] Expected a mark of at most ", history.tokens().size(),
+           " accepted tokens, got one of ", mark.accepted, ".");
+  }
+  history.truncate(mark.accepted);
+  mirostat_mu = mark.mirostat_mu;
+  adaptive_average = mark.adaptive_average;
+  grammar = mark.grammar;
+}
+
+void RequestState::reseed(uint32_t seed) {
+  seed_ = seed;
+  streams = Streams(seed);
 }
 
 void InUse::refuse() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/candidates.h"
+#include "core/grammar_state.h"
 #include "core/history.h"
 #include "core/logit_bits.h"
 #include "core/mt19937.h"
@@ -101,10 +102,15 @@ class RequestState {
   // The retained row; throws std::logic_error where there is none.
   std::span<const float> row() const;
 
-  // Of the retained row.
-  const RowIndex& row_index() const { return row_index_; }
+  // The row that the chain is run on, and its index: the retained one; or, from `mask_row()` until
+  // `unmask_row()`, that with -inf in place of the tokens whose bit in `allowed` is 0.
+  std::span<const float> chain_row() const { return masked_ ? masked_row_.logits : row(); }
+  const RowIndex& row_index() const { return masked_ ? masked_row_.index : row_.index; }
+  void mask_row(std::span<const uint32_t> allowed);
+  void unmask_row() { masked_ = false; }
 
-  // As it was when made: streams at their start, no history, no row, any width, no stage begun.
+  // As it was when made: streams at their start, no history, no row, any width, no stage begun, the
+  // grammar at its start.
   void reset();
 
   // Width of the rows so far, or what the next one must have; 0 where any will do.
@@ -121,7 +127,25 @@ class RequestState {
   std::optional<float> mirostat_mu;                 // none before the first step
   std::optional<AdaptiveAverage> adaptive_average;  // none before the first step
   History history;
+  std::optional<GrammarState> grammar;  // none: any text
   Candidates candidates;  // scratch of the chain; after a step, what the token was picked from
+  std::vector<float> probs_before_adaptive;  // scratch of adaptive_p: of the same candidates
+
+  // Where the request stands, its streams apart: those only go on.
+  struct Mark {
+    size_t accepted;
+    std::optional<float> mirostat_mu;
+    std::optional<AdaptiveAverage> adaptive_average;
+    std::optional<GrammarState> grammar;
+  };
+  Mark mark() const { return {history.tokens().size(), mirostat_mu, adaptive_average, grammar}; }
+
+  // Takes back what was accepted since the mark. Throws std::invalid_argument for a mark of a
+  // longer history.
+  void rollback(const Mark& mark);
+
+  // Starts every stream at another seed; the rest stays.
+  void reseed(uint32_t seed);
 
  private:
   friend class InUse;
@@ -135,13 +159,34 @@ class RequestState {
   Reference reference_;
   NegInf neg_inf_;
   size_t vocab_size_;  // 0 = not known
-  std::vector<float> row_;
-  RowIndex row_index_;
+  IndexedRow row_;
+  IndexedRow masked_row_;  // scratch of a masked pick
+  bool masked_ = false;
   int32_t least_key_ = 0;
   bool indexed_ = false;  // the index and the least key are those of `row_`
   size_t width_;
   RowState row_state_ = RowState::absent;
   UseFlag use_;
+};
+
+// What picking a token moves on, kept so that a failing pick can be taken back.
+class Draws {
+ public:
+  explicit Draws(const RequestState& state)
+      : streams_(state.streams), mu_(state.mirostat_mu), average_(state.adaptive_average) {}
+
+  // The state is then without a step's candidates.
+  void put_back(RequestState& state) const {
+    state.streams = streams_;
+    state.mirostat_mu = mu_;
+    state.adaptive_average = average_;
+    state.candidates.selected = -1;
+  }
+
+ private:
+  Streams streams_;
+  std::optional<float> mu_;
+  std::optional<AdaptiveAverage> average_;
 };
 
 // Held while a thread works on a request: a second thread gets an error in place of a wrong token.

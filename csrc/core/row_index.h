@@ -1,5 +1,5 @@
-// The greatest logit of each block of a row, known from the check that every row goes through:
-// short cuts of the chain skip blocks that hold nothing of interest.
+// A row with the greatest logit of each of its blocks, known from the check that every row goes
+// through: short cuts of the chain skip blocks that hold nothing of interest.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,14 @@ struct RowIndex {
   }
 
   float greatest_of_all() const { return *std::max_element(greatest.begin(), greatest.end()); }
+};
+
+struct IndexedRow {
+  std::vector<float> logits;
+  RowIndex index;
+
+  // Makes this `row` with -inf in place of the logits whose bit in `allowed` is 0.
+  void assign_masked(const IndexedRow& row, std::span<const uint32_t> allowed);
 };
 
 }  // namespace mlx_sampling

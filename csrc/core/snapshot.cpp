@@ -12,9 +12,11 @@ namespace mlx_sampling {
 namespace {
 
 // Layout, little-endian: what is here, the four streams as Mt19937::snapshot() has them, the number
-// of accepted tokens and the tokens, CRC-32 of all before it.
+// of accepted tokens and the tokens, the grammar (a byte: 0 = none, 1 = begun, 2 = waiting; then,
+// of one, its fingerprint, the bytes skipped, the number of its tokens and the tokens), CRC-32 of
+// all before it.
 constexpr std::array<uint8_t, 8> magic = {'m', 'l', 'x', 's', 'R', 'E', 'Q', 'S'};
-constexpr uint32_t version = 1;
+constexpr uint32_t version = 2;
 constexpr size_t version_at = magic.size();
 constexpr size_t seed_at = version_at + 4;
 constexpr size_t reference_at = seed_at + 4;     // one byte: 0 = libc++, 1 = libstdc++
@@ -30,6 +32,10 @@ constexpr size_t streams_at = width_at + 4;
 constexpr size_t count_at = streams_at + 4 * Mt19937::snapshot_size;
 constexpr size_t tokens_at = count_at + 8;
 constexpr size_t crc_size = 4;
+constexpr size_t no_grammar_size = 1;
+constexpr size_t grammar_size = no_grammar_size + 8 + 4 + 8;  // and its tokens
+
+enum GrammarKind : uint8_t { no_grammar, begun_grammar, waiting_grammar };
 
 constexpr uint8_t has_mu = 1;
 constexpr uint8_t has_average = 2;
@@ -54,6 +60,25 @@ uint8_t flags_of(const RequestState& state) {
                               (pending ? has_pending : 0));
 }
 
+[[noreturn]] void refuse_truncated() {
+  refuse_snapshot("Expected a grammar after the history: the snapshot is truncated or damaged.");
+}
+
+// What comes after `count` tokens of `what`.
+Bytes after_tokens(std::string_view what, Bytes bytes, uint64_t count) {
+  if (count > bytes.size() / 4) {
+    refuse_snapshot("Expected ", count, " tokens of ", what, ", got ", bytes.size(),
+                    " bytes of it: the snapshot is truncated or damaged.");
+  }
+  return bytes.subspan(count * 4);
+}
+
+std::vector<uint32_t> read_tokens(Bytes bytes, uint64_t count) {
+  std::vector<uint32_t> tokens(count);
+  for (size_t i = 0; i < count; ++i) tokens[i] = get<uint32_t>(bytes, 4 * i);
+  return tokens;
+}
+
 // Everything but the meaning of the fields: kind, version, length, checksum.
 void check_frame(Bytes bytes) {
   const size_t compared = std::min(bytes.size(), magic.size());
@@ -67,15 +92,20 @@ void check_frame(Bytes bytes) {
                       found > version ? ", made by a newer mlx-sampling." : ".");
     }
   }
-  if (bytes.size() < tokens_at + crc_size) {
-    refuse_snapshot("Expected at least ", tokens_at + crc_size, " bytes, got ", bytes.size(),
+  const size_t least = tokens_at + no_grammar_size + crc_size;
+  if (bytes.size() < least) {
+    refuse_snapshot("Expected at least ", least, " bytes, got ", bytes.size(),
                     ": the snapshot is truncated.");
   }
-  const auto count = get<uint64_t>(bytes, count_at);
-  const size_t held = bytes.size() - tokens_at - crc_size;
-  if (held % 4 != 0 || count != held / 4) {
-    refuse_snapshot("Expected ", count, " tokens of history, got ", held,
-                    " bytes of it: the snapshot is truncated or damaged.");
+  const Bytes rest = bytes.first(bytes.size() - crc_size).subspan(tokens_at);
+  const Bytes grammar = after_tokens("history", rest, get<uint64_t>(bytes, count_at));
+  if (grammar.size() < no_grammar_size) refuse_truncated();
+  if (grammar[0] != no_grammar) {
+    if (grammar.size() < grammar_size) refuse_truncated();
+    const auto count = get<uint64_t>(grammar, grammar_size - 8);
+    if (!after_tokens("grammar", grammar.subspan(grammar_size), count).empty()) refuse_truncated();
+  } else if (grammar.size() != no_grammar_size) {
+    refuse_truncated();
   }
   const size_t crc_at = bytes.size() - crc_size;
   if (get<uint32_t>(bytes, crc_at) != crc32(bytes.first(crc_at))) {
@@ -134,6 +164,30 @@ void read_sums(RequestState& state, Bytes bytes) {
   }
 }
 
+void put_grammar(std::vector<uint8_t>& bytes, const std::optional<GrammarState>& grammar) {
+  if (!grammar) return put(bytes, static_cast<uint8_t>(no_grammar));
+  put(bytes, static_cast<uint8_t>(grammar->is_waiting() ? waiting_grammar : begun_grammar));
+  put(bytes, grammar->fingerprint());
+  put(bytes, static_cast<uint32_t>(grammar->skipped()));
+  put(bytes, static_cast<uint64_t>(grammar->tokens().size()));
+  for (const uint32_t token : grammar->tokens()) put(bytes, token);
+}
+
+void read_grammar(RequestState& state, Bytes bytes) {
+  const auto kind = bounded(bytes, 0, waiting_grammar);
+  if ((kind != no_grammar) != state.grammar.has_value()) {
+    refuse_snapshot("Expected a snapshot ", state.grammar ? "with" : "without",
+                    " a grammar, as the sampler has, got one ",
+                    state.grammar ? "without." : "with.");
+  }
+  if (kind == no_grammar) return;
+  if (get<uint64_t>(bytes, 1) != state.grammar->fingerprint()) {
+    refuse_snapshot("Expected a snapshot of the sampler's grammar and vocabulary, got another's.");
+  }
+  const auto tokens = read_tokens(bytes.subspan(grammar_size), get<uint64_t>(bytes, 13));
+  state.grammar->replay(tokens, get<uint32_t>(bytes, 9), kind == waiting_grammar);
+}
+
 }  // namespace
 
 std::vector<uint8_t> snapshot(const RequestState& state) {
@@ -158,6 +212,7 @@ std::vector<uint8_t> snapshot(const RequestState& state) {
   const auto tokens = state.history.tokens();
   put(bytes, static_cast<uint64_t>(tokens.size()));
   for (const uint32_t token : tokens) put(bytes, token);
+  put_grammar(bytes, state.grammar);
   put(bytes, crc32(bytes));
   return bytes;
 }
@@ -175,11 +230,13 @@ void restore(RequestState& state, Bytes bytes, std::optional<uint32_t> seed) {
     stream->restore(bytes.subspan(at, Mt19937::snapshot_size));
     at += Mt19937::snapshot_size;
   }
-  for (at = tokens_at; at < bytes.size() - crc_size; at += 4) {
-    const auto token = get<uint32_t>(bytes, at);
+  const auto count = get<uint64_t>(bytes, count_at);
+  for (const uint32_t token : read_tokens(bytes.subspan(tokens_at), count)) {
     fresh.expect_token("restore", token);
     fresh.history.accept(token);
   }
+  fresh.grammar = state.grammar;
+  read_grammar(fresh, bytes.subspan(tokens_at + 4 * count));
   state = std::move(fresh);
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/pick.h"
 
 namespace mlx_sampling {
 namespace {
@@ -36,8 +37,10 @@ Step step(const Chain& chain, RequestState& state, const std::function<void()>& 
   result.timings.readback = nanoseconds_since(mark);
   state.finish_row();
   result.timings.finite_scan = nanoseconds_since(mark);
-  result.token = chain.sample(state);
-  result.timings.chain = nanoseconds_since(mark);
+  const Pick picked = pick(chain, state);
+  result.token = picked.token;
+  result.timings.grammar = picked.grammar_ns;
+  result.timings.chain = nanoseconds_since(mark) - picked.grammar_ns;
   return result;
 }
 

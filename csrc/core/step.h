@@ -18,7 +18,8 @@ struct StepTimings {
   int64_t forward = 0;      // waiting for the logits' value: who makes the row knows it
   int64_t readback = 0;     // copying and widening the row
   int64_t finite_scan = 0;  // checking it
-  int64_t chain = 0;        // from the retained row to the token
+  int64_t chain = 0;        // from the retained row to the token, without the grammar's part
+  int64_t grammar = 0;      // checks and masks
 };
 
 struct Step {

@@ -90,6 +90,21 @@ Step step(const Chain& chain, RequestState& state, mx::array row) {
   return result;
 }
 
+DraftStep draft_step(const Chain& chain, RequestState& state, mx::array rows, size_t row,
+                     const std::optional<Draft>& draft) {
+  check_logits("draft_step", rows);
+  if (rows.ndim() != 2 || row >= static_cast<size_t>(rows.shape(0))) {
+    refuse("[draft_step] Expected logits [B, V] with a row ", row, ", got shape ", rows.shape(),
+           ".");
+  }
+  const auto started = std::chrono::steady_clock::now();
+  const HostRows host(std::move(rows));
+  const std::chrono::nanoseconds forward = std::chrono::steady_clock::now() - started;
+  DraftStep result = draft_step(chain, state, [&] { host.refill(state, row); }, draft);
+  result.step.timings.forward = forward.count();
+  return result;
+}
+
 std::vector<StepResult> step_batch(std::span<const Request> requests, mx::array rows,
                                    size_t threads) {
   check_batch(rows, requests.size());

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "core/draft_step.h"
 #include "core/request_state.h"
 #include "core/step.h"
 #include "mlx/mlx.h"
@@ -36,6 +38,10 @@ void refill_row(RequestState& state, mlx::core::array row);
 
 // A step of one request, from a row [V] or [1, V].
 Step step(const Chain& chain, RequestState& state, mlx::core::array row);
+
+// A draft step of one request, from row `row` of rows [B, V]: see core/draft_step.h.
+DraftStep draft_step(const Chain& chain, RequestState& state, mlx::core::array rows, size_t row,
+                     const std::optional<Draft>& draft);
 
 // A step of each request, from rows [B, V]: see core/step.h. Throws std::invalid_argument, before
 // any step, on rows that are not one per request.

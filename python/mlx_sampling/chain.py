@@ -86,6 +86,12 @@ def dry_is_on(params: SamplingParams) -> bool:
     return _runs(params, "dry") and on
 
 
+def xtc_is_on(params: SamplingParams) -> bool:
+    """Whether xtc can drop a candidate."""
+    on = params.xtc_probability > 0 and params.xtc_threshold <= 0.5
+    return _runs(params, "xtc") and on and params.temperature > 0
+
+
 def _runs(params: SamplingParams, name: str) -> bool:
     return name in params.samplers and not params.mirostat
 
@@ -162,7 +168,7 @@ _STAGES: dict[str, Callable[[SamplingParams, Vocabulary], list[Stage]]] = {
     "top_p": lambda p, _: _if(p.top_p < 1, lambda: _ext.TopP(p.top_p, p.min_keep)),
     "min_p": lambda p, _: _if(p.min_p > 0, lambda: _ext.MinP(p.min_p, p.min_keep)),
     "xtc": lambda p, _: _if(
-        p.xtc_probability > 0 and p.xtc_threshold <= 0.5,
+        xtc_is_on(p),
         lambda: _ext.Xtc(p.xtc_probability, p.xtc_threshold, p.min_keep),
     ),
     "temperature": lambda p, _: [

@@ -13,6 +13,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 import mlx.core as mx
 
 from mlx_sampling.errors import CacheNotRestoredError, NonfiniteLogitsError
+from mlx_sampling.ops import NO_TOKEN
 from mlx_sampling.params import token_ids
 
 PREFILL_STEP = 2048
@@ -117,6 +118,7 @@ class DecodeRun:
     Attributes:
         width: V of the rows; 0 before the first.
         held: Tokens that this run fed and that are to stay.
+        owed: Tokens that were handed out and not fed yet: the cache gets them when the run ends.
         finished: Whether the run has ended. Its cache is then somebody else's.
     """
 
@@ -130,6 +132,7 @@ class DecodeRun:
         self._left: list[Any] = []
         self.width = 0
         self.held = 0
+        self.owed: list[int] = []
         self.finished = False
 
     @property
@@ -151,6 +154,13 @@ class DecodeRun:
 
     def feed(self, tokens: mx.array) -> mx.array:
         """Feeds `tokens` [1, T]; returns the last position's logits [1, V], unevaluated."""
+        return self._forward(tokens)[:, -1]
+
+    def feed_rows(self, tokens: mx.array) -> mx.array:
+        """Feeds `tokens` [1, T]; returns every position's logits [T, V], unevaluated."""
+        return self._forward(tokens)[0]
+
+    def _forward(self, tokens: mx.array) -> mx.array:
         self._fed += tokens.shape[-1]
         try:
             logits: mx.array = self._model(tokens, cache=self._cache)
@@ -161,7 +171,7 @@ class DecodeRun:
                 f"[model] Expected logits [1, {tokens.shape[-1]}, V], got shape {logits.shape}."
             )
         self.width = logits.shape[-1]
-        return logits[:, -1]
+        return logits
 
     def prefill(self, prompt: list[int], step: int) -> mx.array:
         """Feeds a prompt in pieces of at most `step` tokens; returns the last position's logits.
@@ -198,15 +208,24 @@ class DecodeRun:
         """Evaluates the cache, so that no later reader pays for (or fails in) its graph."""
         (mx.eval if wait else mx.async_eval)([cache.state for cache in self._cache])
 
-    def can_take_back(self) -> bool:
-        """Whether one more token could be fed and still be cut off again."""
+    def can_take_back(self, count: int = 1) -> bool:
+        """Whether `count` more tokens could be fed and still be cut off again."""
         for leaf in self._leaves:
             if type(leaf).__name__ not in _CUTTABLE or not leaf.is_trimmable():
                 return False
             size = getattr(leaf, "max_size", None)
-            if size is not None and leaf.offset + 1 >= size:
+            if size is not None and leaf.offset + count >= size:
                 return False
         return True
+
+    @property
+    def cache_kinds(self) -> str:
+        """The cache's layers in words: their kinds, with a size where that is limited."""
+        sizes = {(type(leaf).__name__, getattr(leaf, "max_size", None)) for leaf in self._leaves}
+        return ", ".join(
+            kind if size is None else f"{kind} of {size} tokens"
+            for kind, size in sorted(sizes, key=str)
+        )
 
     def check_owned(self) -> None:
         """Raises RuntimeError where another run has taken the cache over."""
@@ -216,7 +235,7 @@ class DecodeRun:
             )
 
     def finish(self) -> bool:
-        """Ends the run: cuts every layer's cache back to the tokens held.
+        """Ends the run: cuts every layer's cache back to the tokens held, and feeds those owed.
 
         A layer that somebody else has fed or cut since is left alone. Returns False where a layer holds
         more and cannot be cut.
@@ -224,6 +243,28 @@ class DecodeRun:
         if self.finished:
             return True
         self.finished = True
+        own = all(
+            not isinstance(base, int) or leaf.offset == left
+            for leaf, base, left in zip(self._leaves, self._base, self._left, strict=True)
+        )
+        whole = self.cut()
+        if self.owed and own and whole:
+            try:
+                self.feed(mx.array([self.owed]))
+                self.evaluate_cache(wait=False)
+            except BaseException:
+                self.cut()
+                raise
+            self.held += len(self.owed)
+        self.owed = []
+        return whole
+
+    def cut(self) -> bool:
+        """Cuts every layer's cache back to the tokens held; the run may go on.
+
+        As in `finish`, a layer that somebody else has changed is left alone, and False means that a layer
+        holds more and cannot be cut.
+        """
         whole = True
         for leaf, base, left in zip(self._leaves, self._base, self._left, strict=True):
             counted = isinstance(base, int)
@@ -236,15 +277,25 @@ class DecodeRun:
                 leaf.trim(excess)
             else:
                 whole = False
+        if whole:
+            self._fed = min(self._fed, self.held)
+            self._left = self._offsets()
         return whole
 
     def fail(self, error: BaseException) -> None:
         """Ends a run that has failed.
 
         Raises:
-            CacheNotRestoredError: From `error`, where the cache could not be cut back.
+            CacheNotRestoredError: From `error`, where the cache could not be cut back, or not be given
+                the tokens owed.
         """
-        if not self.finish() and isinstance(error, Exception):
+        try:
+            whole = self.finish()
+        except Exception:
+            if not isinstance(error, Exception):
+                raise
+            whole = False
+        if not whole and isinstance(error, Exception):
             raise CacheNotRestoredError(
                 "[prompt_cache] Expected a cache that can be cut back, got one that cannot after a "
                 f"failed step: make a new cache. The failure: {error}"
@@ -269,3 +320,10 @@ def check_pick(token: int, run: DecodeRun) -> None:
         raise ValueError(
             f"[logits] Expected a pick below the {run.limit} ids that the model embeds, got {token}."
         )
+
+
+def check_winner(token: int, run: DecodeRun, step: int) -> None:
+    """Refuses what the kernel gave where it is no token that can go on."""
+    if token == NO_TOKEN or token >= run.width:
+        raise nonfinite_at(step)
+    check_pick(token, run)

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "AcceptanceError",
     "BatchError",
     "CacheNotRestoredError",
     "GrammarError",
+    "GrammarRefusalError",
+    "JsonSchemaError",
     "MlxSamplingError",
     "NonfiniteLogitsError",
 ]
@@ -41,6 +44,10 @@ class GrammarError(MlxSamplingError, ValueError):
         return GrammarError, (str(self), self.line, self.column)
 
 
+class GrammarRefusalError(MlxSamplingError, ValueError):
+    """A token that the request's grammar does not allow, or a text that no token can go on with."""
+
+
 class BatchError(MlxSamplingError):
     """Rows of a batch failed; the others did not.
 
@@ -64,5 +71,27 @@ class BatchError(MlxSamplingError):
         return BatchError, (self.results,)
 
 
+class AcceptanceError(MlxSamplingError, ValueError):
+    """Fewer drafts were accepted than the caller asked for."""
+
+
 class CacheNotRestoredError(MlxSamplingError, RuntimeError):
     """A step failed and its key-value cache could not be cut back: the cache is of no more use."""
+
+
+class JsonSchemaError(MlxSamplingError, ValueError):
+    """A JSON Schema that is not one, or asks for what no grammar of bounded size can enforce.
+
+    Attributes:
+        pointer: Where in the schema: a JSON pointer as a URI fragment, `#/properties/id`.
+        keyword: The keyword that is not enforced; None where the schema itself is at fault.
+    """
+
+    def __init__(self, pointer: str, message: str, keyword: str | None = None):
+        self.pointer = pointer
+        self.keyword = keyword
+        self._message = message
+        super().__init__(f"{pointer}: {message}")
+
+    def __reduce__(self) -> tuple[type[JsonSchemaError], tuple[str, str, str | None]]:
+        return JsonSchemaError, (self.pointer, self._message, self.keyword)

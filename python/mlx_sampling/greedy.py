@@ -13,11 +13,12 @@ from mlx_sampling.decode import (
     DecodeRun,
     cache_for,
     check_ids,
-    check_pick,
+    check_winner,
     checked_prompt,
-    nonfinite_at,
 )
-from mlx_sampling.ops import NO_TOKEN, greedy_argmax
+from mlx_sampling.grammar import Grammar, GrammarMatcher
+from mlx_sampling.greedy_grammar import constrained_stream
+from mlx_sampling.ops import greedy_argmax
 from mlx_sampling.params import checked_int, token_ids
 
 
@@ -31,6 +32,7 @@ def greedy_stream(
     prompt_cache: list[Any] | None = None,
     in_flight: int = 2,
     prefill_step_size: int = PREFILL_STEP,
+    grammar: Grammar | GrammarMatcher | None = None,
 ) -> Generator[int, None, None]:
     """Greedy tokens of an mlx-lm model, one 4-byte read-back per token.
 
@@ -51,12 +53,17 @@ def greedy_stream(
         prompt_cache: Cache to go on from, updated in place. Default: a new one.
         in_flight: Steps queued ahead of the one being read, >= 0. Default: 2.
         prefill_step_size: Prompt tokens per forward pass. Default: 2048.
+        grammar: What the tokens must match, from its beginning; or a matcher to go on from, which then
+            has accepted the tokens handed out. Each winner is checked on the host, and one that is
+            refused is picked again on the device under the bitmask; `in_flight` is 0 then. The token
+            that ends the grammar ends the run. Default: none.
 
     Yields:
         Token ids.
 
     Raises:
         NonfiniteLogitsError: At the step whose row has NaN or an infinity, or no eligible token.
+        GrammarRefusalError: At a step where the grammar allows no token that is not excluded.
         CacheNotRestoredError: A forward pass failed and the cache cannot be cut back.
         TypeError, ValueError: A bad argument; raised by the call itself, before anything runs.
 
@@ -71,8 +78,25 @@ def greedy_stream(
     stop = frozenset(token_ids("stop_tokens", stop_tokens))
     never = token_ids("excluded", excluded)
     check_ids("excluded", never, model)
+    matcher = _matcher_of(grammar)
     cache = cache_for(model, prompt_cache)
-    return _stream(DecodeRun(model, cache), ids, limit, stop, never, ahead, step_size)
+    run = DecodeRun(model, cache)
+    if matcher is None:
+        return _stream(run, ids, limit, stop, never, ahead, step_size)
+    return constrained_stream(run, ids, limit, stop, never, matcher, step_size)
+
+
+def _matcher_of(grammar: Grammar | GrammarMatcher | None) -> GrammarMatcher | None:
+    if grammar is None:
+        return None
+    if not isinstance(grammar, Grammar | GrammarMatcher):
+        raise TypeError(
+            f"[grammar] Expected a Grammar or a GrammarMatcher, got {type(grammar).__name__}."
+        )
+    matcher = grammar.matcher() if isinstance(grammar, Grammar) else grammar
+    if matcher.grammar.vocabulary is None:
+        raise ValueError("[grammar] Expected a grammar with a vocabulary, got none.")
+    return matcher
 
 
 class _Winners:
@@ -145,10 +169,3 @@ def _stream(
     except BaseException as error:
         run.fail(error)
         raise
-
-
-def check_winner(token: int, run: DecodeRun, step: int) -> None:
-    """Refuses what the kernel gave where it is no token that can go on."""
-    if token == NO_TOKEN or token >= run.width:
-        raise nonfinite_at(step)
-    check_pick(token, run)

@@ -1,4 +1,5 @@
-"""Slow, obvious NumPy versions of the selection kernels, to read and to test against.
+"""Slow, obvious NumPy versions of the selection kernels and of speculative acceptance, to read and to test
+against.
 
 They take any array that NumPy can read as floats and return `uint32` arrays. float32 and float16 are
 read as they are; NumPy has no bfloat16, so give its values as float32, which holds each of them exactly.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -105,6 +107,74 @@ def pack_bitmask(allowed: npt.ArrayLike) -> npt.NDArray[np.uint32]:
     for token in range(bits.shape[-1]):
         words[..., token // 32] |= bits[..., token].astype(np.uint32) << np.uint32(token % 32)
     return words
+
+
+def verify_draft(
+    draft_tokens: Sequence[int],
+    draft_probs: npt.NDArray[np.float32],
+    target_probs: npt.NDArray[np.float32],
+    rng: Any,
+    target_orders: Sequence[Sequence[int]] | None = None,
+) -> tuple[int, int, str]:
+    """Exact speculative acceptance of K drafts, in float32 where the contract says so.
+
+    Args:
+        draft_tokens: K ids.
+        draft_probs: q, float32 `[K, V]`.
+        target_probs: p, float32 `[K + 1, V]`.
+        rng: Anything with `uniform_f32()` and `uniform_f64()`.
+        target_orders: K + 1 lists of ids that a draw runs through. Default: by id.
+
+    Returns:
+        Drafts kept, the next token, and "recovered" or "bonus".
+
+    Raises:
+        ValueError: Shapes, ids or probabilities that are none, or an order without a token of positive
+            probability; nothing is drawn then.
+
+    Example:
+        >>> from mlx_sampling import Mt19937
+        >>> p = np.eye(3, dtype=np.float32)
+        >>> verify_draft([0, 1], p[:2], p, Mt19937(1))
+        (2, 2, 'bonus')
+    """
+    drafted, width = len(draft_tokens), target_probs.shape[-1]
+    if draft_probs.shape != (drafted, width) or target_probs.shape != (drafted + 1, width):
+        raise ValueError(
+            f"[verify_draft] Expected shapes [{drafted}, V] and [{drafted + 1}, V], got "
+            f"{draft_probs.shape} and {target_probs.shape}."
+        )
+    if any(not 0 <= token < width for token in draft_tokens):
+        raise ValueError(f"[draft_tokens] Expected token ids in [0, {width}), got others.")
+    for row in (*draft_probs, *target_probs):
+        if not np.isfinite(row).all() or (row < 0).any() or abs(row.sum(dtype=float) - 1) > 1e-3:
+            raise ValueError("[probs] Expected finite probabilities >= 0 that add up to 1.")
+    orders = [np.arange(width)] * (drafted + 1)
+    if target_orders is not None:
+        orders = [np.asarray(order, np.int64) for order in target_orders]
+    for order, row in zip(orders, target_probs, strict=True):
+        if len(np.unique(order)) != len(order) or not np.isin(np.flatnonzero(row), order).all():
+            raise ValueError("[target_orders] Expected unique ids with each that has probability.")
+
+    for i, token in enumerate(draft_tokens):
+        p, q = target_probs[i], draft_probs[i]
+        u = np.float32(rng.uniform_f32())
+        ratio = min(p[token] / q[token], np.float32(1)) if q[token] > 0 else np.float32(1)
+        if p[token] > 0 and u <= ratio:
+            continue
+        residual = np.maximum(p - q, np.float32(0))
+        total = np.add.accumulate(residual)[-1]  # one addition after the other, in float32
+        weights = residual / total if total > 0 else p
+        return i, _draw(weights[orders[i]], orders[i], rng.uniform_f64()), "recovered"
+    p, order = target_probs[drafted], orders[drafted]
+    return drafted, _draw(p[order], order, rng.uniform_f64()), "bonus"
+
+
+def _draw(weights: npt.NDArray[np.float32], ids: npt.NDArray[np.int64], u: float) -> int:
+    running = np.add.accumulate(weights.astype(np.float64))
+    reached = np.flatnonzero((running >= running[-1] * u) & (weights > 0))
+    at = reached[0] if len(reached) else np.flatnonzero(weights > 0)[-1]
+    return int(ids[at])
 
 
 def _rows(name: str, logits: npt.ArrayLike) -> npt.NDArray[np.floating]:

@@ -95,6 +95,7 @@ def choose_route(
             ("dry", dry),
             ("logprobs", logprobs),
             ("a session snapshot", snapshot),
+            ("drafts under a grammar", speculative and grammar),
         )
         if on
     ]
@@ -111,7 +112,7 @@ def choose_route(
             "greedy under a grammar: the winner is checked on the host, a refused one is picked "
             "again on the device under the bitmask",
         )
-    extra = " over drafts" if speculative else ""
+    extra = " over drafts, compared on the device" if speculative else ""
     extra += ", end-of-generation tokens excluded in the kernel" if ignore_eos else ""
     return RouteDecision("B", True, f"pure greedy{extra}: only the winner is needed")
 

@@ -40,7 +40,7 @@ def sample_stream(
         model: An mlx-lm model: `model(tokens [1, T], cache=...)` gives logits `[1, T, V]`.
         prompt: Token ids `[T]`, T >= 1.
         sampler: The request's sampler; its streams go on from where they are. The prompt and each token
-            are accepted into its history here.
+            are accepted into its history here. Its grammar ends the run too.
         max_tokens: Most tokens to hand out, >= 1. Default: 256.
         stop_tokens: Ids that end the run; the one met is handed out as the last token.
         prompt_cache: Cache to go on from, updated in place. Default: a new one.
@@ -51,6 +51,7 @@ def sample_stream(
 
     Raises:
         NonfiniteLogitsError: At the step whose row has NaN or an infinity, before its token is drawn.
+        GrammarRefusalError: At a step where the grammar leaves no token.
         TypeError, ValueError: A bad argument; raised by the call itself, before anything runs.
     """
     if not isinstance(sampler, Sampler):
@@ -81,10 +82,11 @@ def _stream(
                 token = sampler.sample(logits)
             except NonfiniteLogitsError as error:
                 raise nonfinite_at(handed_out) from error
-            last = token in stop or handed_out + 1 == limit
             try:
                 check_pick(token, run)
                 sampler.accept(token)
+                ended = token in stop or bool(sampler.grammar_is_terminated)
+                last = ended or handed_out + 1 == limit
                 logits = run.feed(mx.array([[token]], dtype=mx.uint32))
                 if last:
                     run.evaluate_cache(wait=False)

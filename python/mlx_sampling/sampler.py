@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mlx_sampling._ext import Chain, RequestState, Stage
 from mlx_sampling._fields import choice
 from mlx_sampling.chain import stages_of
+from mlx_sampling.grammar import Grammar, GrammarTriggers
 from mlx_sampling.params import SamplingParams, checked_int, token_ids
 from mlx_sampling.vocabulary import Tokenize, Vocabulary
 
@@ -35,13 +36,15 @@ class StepTimings(NamedTuple):
             in a batch, which waits once for all its rows.
         readback: Copying the row to the host and widening it to float32.
         finite_scan: Checking the row.
-        chain: From the retained row to the token.
+        chain: From the retained row to the token, without the grammar's part.
+        grammar: Checking tokens against the request's grammar, and making masks; 0 without one.
     """
 
     forward: int
     readback: int
     finite_scan: int
     chain: int
+    grammar: int
 
 
 class Sampler:
@@ -68,6 +71,15 @@ class Sampler:
             only NaN and +inf are refused. Default: "error".
         excluded: Token ids that are never picked. Without `vocab_size`, one outside [0, V) is an error
             of the first step. Default: none.
+        grammar: What the generated tokens must match; its vocabulary is the request's where no other is
+            given, and must be of one size with it. The chain runs on the whole row, and only where the
+            grammar refuses its token again on the row with all that it refuses at -inf, as llama.cpp
+            does: streams, mirostat and adaptive_p then move on by two draws. Call `accept` for each
+            token. Default: none.
+        grammar_first: Apply the grammar to the row before the chain, which then runs once: what
+            `logprobs` calls processed are probabilities under the grammar. Default: False.
+        grammar_triggers: Makes the grammar a lazy one, that begins when triggered. Default: none, it
+            begins at once.
         **fields: Parameters by name, in place of those of `params`.
 
     Raises:
@@ -101,6 +113,9 @@ class Sampler:
         vocabulary: Vocabulary | None = None,
         neg_inf: Literal["error", "masked"] = "error",
         excluded: Iterable[int] = (),
+        grammar: Grammar | None = None,
+        grammar_first: bool = False,
+        grammar_triggers: GrammarTriggers | None = None,
         **fields: Any,
     ) -> None:
         if params is None:
@@ -112,17 +127,10 @@ class Sampler:
                 f"[Sampler] Expected params to be SamplingParams, got {type(params).__name__}."
             )
         parts = Vocabulary(vocab_size, eos_token_ids, token_texts, tokenize)
-        if vocabulary is None:
-            vocabulary = parts
-        elif not isinstance(vocabulary, Vocabulary):
-            raise TypeError(f"[vocabulary] Expected a Vocabulary, got {type(vocabulary).__name__}.")
-        elif parts.is_given:
-            raise ValueError(
-                "[vocabulary] Expected either vocabulary, or vocab_size, eos_token_ids, token_texts and "
-                "tokenize, got both."
-            )
+        vocabulary = _vocabulary_of(vocabulary, parts, grammar)
         chain = Chain(stages_of(params, vocabulary, excluded))
         self._make(params, chain, params.seed, params.reference, neg_inf, vocabulary.size)
+        self._constrain(grammar, grammar_first, grammar_triggers)
 
     def _make(
         self,
@@ -144,6 +152,23 @@ class Sampler:
         )
         self._timings = None
 
+    def _constrain(
+        self, grammar: Grammar | None, first: bool, triggers: GrammarTriggers | None
+    ) -> None:
+        if not isinstance(first, bool):
+            raise TypeError(f"[grammar_first] Expected a bool, got {type(first).__name__}.")
+        if triggers is not None and not isinstance(triggers, GrammarTriggers):
+            raise TypeError(
+                f"[grammar_triggers] Expected GrammarTriggers, got {type(triggers).__name__}."
+            )
+        if grammar is None:
+            if first or triggers is not None:
+                name = "grammar_first" if first else "grammar_triggers"
+                raise ValueError(f"[{name}] Expected a grammar that it is for, got none.")
+            return
+        tokens, find = (None, None) if triggers is None else (triggers.tokens, triggers.finder())
+        self._state.constrain(grammar._native, first, tokens, find)
+
     @classmethod
     def from_stages(
         cls,
@@ -153,6 +178,9 @@ class Sampler:
         reference: Literal["libc++", "libstdc++"] = "libc++",
         neg_inf: Literal["error", "masked"] = "error",
         vocab_size: int | None = None,
+        grammar: Grammar | None = None,
+        grammar_first: bool = False,
+        grammar_triggers: GrammarTriggers | None = None,
     ) -> Sampler:
         """A sampler over an explicit list of stages: llama.cpp's chain to the letter.
 
@@ -165,6 +193,9 @@ class Sampler:
             reference: As in `SamplingParams`.
             neg_inf: As in `Sampler`.
             vocab_size: As in `Sampler`.
+            grammar: As in `Sampler`; so are the arguments for it.
+            grammar_first: See `Sampler`.
+            grammar_triggers: See `Sampler`.
 
         Raises:
             TypeError: Something else than stages, or an argument of the wrong type.
@@ -175,9 +206,10 @@ class Sampler:
             if not isinstance(stage, Stage):
                 raise TypeError(f"[stages] Expected stages, got {type(stage).__name__}.")
         checked = SamplingParams(seed=seed, reference=reference)
-        vocabulary = Vocabulary(vocab_size)
+        vocabulary = _vocabulary_of(None, Vocabulary(vocab_size), grammar)
         sampler = cls.__new__(cls)
         sampler._make(None, Chain(given), checked.seed, checked.reference, neg_inf, vocabulary.size)
+        sampler._constrain(grammar, grammar_first, grammar_triggers)
         return sampler
 
     def sample(self, logits: mx.array | np.ndarray[Any, Any]) -> int:
@@ -193,6 +225,7 @@ class Sampler:
         Raises:
             NonfiniteLogitsError: A NaN, a +inf, a -inf that is no mask, a row that is all -inf: the
                 sampler is without a row then. Or the chain leaves no token to pick.
+            GrammarRefusalError: No token that the grammar allows can be picked.
             TypeError: `logits` is no array.
             ValueError: Wrong dtype or shape, or another V than before: the row of the step before
                 is kept. Or logits that overflow when divided by the temperature.
@@ -215,7 +248,10 @@ class Sampler:
     def accept(self, token: int) -> None:
         """Adds a token to the request's history: the one sampled, or one put in its place.
 
+        The request's grammar goes on by it.
+
         Raises:
+            GrammarRefusalError: The grammar does not allow it here; nothing is accepted.
             TypeError: No int.
             ValueError: An id outside the vocabulary; nothing is accepted.
             RuntimeError: Another thread is using the sampler.
@@ -225,20 +261,22 @@ class Sampler:
     def accept_prompt(self, tokens: Iterable[int]) -> None:
         """Adds the prompt's tokens to the history, all of them or, where one is refused, none.
 
+        They are no part of the grammar's text.
+
         Raises:
             TypeError: Something else than ints.
             ValueError: An id outside the vocabulary.
             RuntimeError: Another thread is using the sampler.
         """
-        self._chain.accept(self._state, list(token_ids("accept_prompt", tokens)))
+        self._chain.accept_prompt(self._state, list(token_ids("accept_prompt", tokens)))
 
     def reset(self) -> None:
-        """Starts again: the streams at the seed, no history, no row, no timings, any width."""
+        """Starts again: streams at the seed, grammar at its start, no history, row or timings, any width."""
         self._state.reset()
         self._timings = None
 
     def clone(self) -> Sampler:
-        """A sampler that goes on from here by itself: streams, history, sums and row are copied."""
+        """A sampler that goes on from here by itself: streams, history, sums, grammar, row are copied."""
         other = type(self).__new__(type(self))
         other._params = self._params
         other._chain = self._chain
@@ -249,8 +287,9 @@ class Sampler:
     def snapshot(self) -> bytes:
         """The request's state as bytes that any machine can go on from.
 
-        All four streams, the history, mirostat's and adaptive_p's sums, seed and reference; not the
-        row, and not the parameters: `SamplingParams.to_json` keeps those.
+        All four streams, the history, mirostat's and adaptive_p's sums, how far the grammar's text has
+        come, seed and reference; not the row, and not the parameters and the grammar, which the one
+        that goes on is made with: `SamplingParams.to_json` keeps the former.
         """
         return self._state.snapshot()
 
@@ -263,7 +302,7 @@ class Sampler:
         Raises:
             TypeError: No bytes.
             ValueError: Damaged, foreign or newer bytes, or a snapshot of another reference,
-                `neg_inf`, vocabulary, or seed than this sampler was given. Nothing changes then.
+                `neg_inf`, vocabulary, grammar or seed than this sampler was given. Nothing changes then.
             RuntimeError: Another thread is using the sampler.
         """
         if not isinstance(snapshot, bytes | bytearray | memoryview):
@@ -364,9 +403,53 @@ class Sampler:
         return self._state.row() if self._state.has_row else None
 
     @property
+    def grammar_is_waiting(self) -> bool | None:
+        """Whether a lazy grammar has not begun; None without a grammar."""
+        return self._state.grammar_is_waiting
+
+    @property
+    def grammar_is_completed(self) -> bool | None:
+        """Whether the grammar lets the text end here; None without a grammar."""
+        return self._state.grammar_is_completed
+
+    @property
+    def grammar_is_terminated(self) -> bool | None:
+        """Whether the text has ended, by an end-of-generation token; None without a grammar."""
+        return self._state.grammar_is_terminated
+
+    @property
     def timings(self) -> StepTimings | None:
         """Timings of the last step that gave a token; None before the first."""
         return self._timings
+
+
+def _vocabulary_of(
+    given: Vocabulary | None, parts: Vocabulary, grammar: Grammar | None
+) -> Vocabulary:
+    """What is known of the tokens: given as one or in parts, and else what the grammar's says."""
+    if given is not None and not isinstance(given, Vocabulary):
+        raise TypeError(f"[vocabulary] Expected a Vocabulary, got {type(given).__name__}.")
+    if given is not None and parts.is_given:
+        raise ValueError(
+            "[vocabulary] Expected either vocabulary, or vocab_size, eos_token_ids, token_texts and "
+            "tokenize, got both."
+        )
+    known = parts if given is None else given
+    if grammar is None:
+        return known
+    if not isinstance(grammar, Grammar):
+        raise TypeError(f"[grammar] Expected a Grammar, got {type(grammar).__name__}.")
+    own = grammar.vocabulary
+    if own is None:
+        raise ValueError("[grammar] Expected a grammar with a vocabulary, got none.")
+    if not known.is_given:
+        known = own
+    size = own.native.size
+    if known.size not in (None, size):
+        raise ValueError(
+            f"[vocab_size] Expected {size}, the size of the grammar's vocabulary, got {known.size}."
+        )
+    return dataclasses.replace(known, size=size)
 
 
 def host_rows(who: str, logits: Any) -> NDArray[np.float32]:

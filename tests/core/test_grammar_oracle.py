@@ -207,3 +207,41 @@ def test_random_grammars_of_tokens():
             literals += before[-1] >= FIRST_CONTROL
             assert matcher.accept_token(before[-1])
     assert literals > 30
+
+
+def counts_far(grammar: Grammar) -> bool:
+    """Whether something is repeated at least five times, by count."""
+    repeats = [node for node in grammar.nodes() if node.kind == "repeat"]
+    return any(node.minimum >= 5 or (node.maximum or 0) >= 5 for node in repeats)
+
+
+def test_long_walks_through_counts():
+    draw = random.Random(6)
+    walks = steps = 0
+    while walks < 90:
+        text = random_grammar(draw, tokens=WRITTEN[:2], size=1).text
+        grammar = Grammar(text, NAMES)
+        if not grammar.is_productive(grammar.rules["root"]) or not counts_far(grammar):
+            continue
+        compiled = ours(text, SMALL)
+        matcher = _ext.GrammarMatcher(compiled)
+        before: list[int] = []
+        for _ in range(40):
+            going_on = [token for token in bits(matcher, EMPTY + 1) if token != END]
+            if not going_on:
+                break
+            before.append(draw.choice(going_on))
+            assert matcher.accept_token(before[-1])
+        # Back from the end: what is allowed is what the oracle says, and what a fresh matcher says.
+        while before:
+            fresh = _ext.GrammarMatcher(compiled)
+            assert all(fresh.accept_token(token) for token in before)
+            expected = allowed(grammar, before)
+            assert bits(matcher, EMPTY + 1) == expected, f"{text!r} after {before}"
+            assert bits(fresh, EMPTY + 1) == expected
+            steps += 1
+            back = min(draw.randint(1, 9), len(before))
+            matcher.rollback(back)
+            del before[-back:]
+        walks += 1
+    assert steps > 250

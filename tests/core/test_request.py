@@ -42,7 +42,8 @@ def test_an_id_outside_the_vocabulary_accepts_nothing(kind):
     run(sampler, 0, 3)
     before = sampler.snapshot()
     for tokens in ([1, 2, WIDTH], [WIDTH], [2**31 - 1, 0]):
-        with pytest.raises(ValueError, match=r"\[accept\] Expected a token id in \[0, 97\), got "):
+        message = r"\[accept_prompt\] Expected a token id in \[0, 97\), got "
+        with pytest.raises(ValueError, match=message):
             sampler.accept_prompt(tokens)
     for token, error in (
         (WIDTH, ValueError),

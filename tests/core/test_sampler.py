@@ -222,7 +222,8 @@ def test_timings():
     assert sampler.timings is None
     sampler.sample(mx.array(rows(1)[0]) * 2)
     assert isinstance(sampler.timings, StepTimings)
-    assert sampler.timings._fields == ("forward", "readback", "finite_scan", "chain")
+    phases = ("forward", "readback", "finite_scan", "chain", "grammar")
+    assert sampler.timings._fields == phases
     assert all(type(value) is int and value >= 0 for value in sampler.timings)
     assert sampler.timings.chain > 0
 

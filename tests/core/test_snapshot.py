@@ -99,7 +99,7 @@ def test_the_layout():
     sampler = used("adaptive_p")
     data = sampler.snapshot()
     assert data[:8] == b"mlxsREQS"
-    assert struct.unpack("<IIBBB", data[8:19]) == (1, 5, 0, 0, 6)
+    assert struct.unpack("<IIBBB", data[8:19]) == (2, 5, 0, 0, 6)
     mu, total, weight, token, p, width = struct.unpack("<fffIfI", data[SUMS_AT:STREAMS_AT])
     assert (mu, total, weight, token, p) == (0, *sampler._state.adaptive_average)
     assert width == WIDTH
@@ -107,7 +107,8 @@ def test_the_layout():
         at = STREAMS_AT + i * STREAM_SIZE
         assert data[at : at + STREAM_SIZE] == getattr(sampler._state, name).snapshot()
     assert struct.unpack("<Q", data[COUNT_AT:TOKENS_AT]) == (len(sampler.history),)
-    assert np.frombuffer(data[TOKENS_AT:-4], "<u4").tolist() == sampler.history
+    assert np.frombuffer(data[TOKENS_AT:-5], "<u4").tolist() == sampler.history
+    assert data[-5:-4] == b"\0"  # no grammar
     assert data == sealed(data)
 
 
@@ -115,13 +116,13 @@ def test_known_bytes():
     sampler = Sampler(seed=7)
     sampler.accept_prompt([1, 2, 258])
     data = sampler.snapshot()
-    assert len(data) == TOKENS_AT + 16
-    assert data[:STREAMS_AT].hex() == "6d6c7873524551530100000007000000" + "00" * 27
-    assert data[COUNT_AT:-4].hex() == "0300000000000000" + "010000000200000002010000"
+    assert len(data) == TOKENS_AT + 17
+    assert data[:STREAMS_AT].hex() == "6d6c7873524551530200000007000000" + "00" * 27
+    assert data[COUNT_AT:-4].hex() == "0300000000000000" + "010000000200000002010000" + "00"
     assert hashlib.sha256(data).hexdigest() == KNOWN
 
 
-KNOWN = "903d6de567992381c0adc32034d1a56cab80383b5dafc63787d93d3d35d5e4d2"
+KNOWN = "2ed648e7d49619bd038373bbef2a482e389c05926c53f1e06583154fa2d7ba2e"
 
 
 def test_a_fresh_seed_comes_along():
@@ -186,11 +187,12 @@ def test_what_is_no_snapshot():
         b"mlxsMT19" + data[8:]: r"got other bytes",
         data[:5]: r"Expected at least \d+ bytes, got 5: the snapshot is truncated",
         data[:-1]: r"the snapshot is truncated or damaged",
-        data + b"\0\0\0\0": r"tokens of history, got \d+ bytes of it: the snapshot is truncated or",
+        data + b"\0\0\0\0": r"a grammar after the history: the snapshot is truncated or damaged",
+        data[:COUNT_AT] + b"\xff" * 8 + data[TOKENS_AT:]: r"tokens of history, got \d+ bytes of it",
         data[:8]
-        + struct.pack("<I", 2)
-        + data[12:]: r"got version 2, made by a newer mlx-sampling\.",
-        data[:8] + struct.pack("<I", 0) + data[12:]: r"of version 1, got version 0\.$",
+        + struct.pack("<I", 3)
+        + data[12:]: r"got version 3, made by a newer mlx-sampling\.",
+        data[:8] + struct.pack("<I", 0) + data[12:]: r"of version 2, got version 0\.$",
         data[:-8] + b"\1\0\0\0" + data[-4:]: r"The checksum does not match",
     }.items():
         with pytest.raises(ValueError, match=r"^\[restore\] .*" + message):

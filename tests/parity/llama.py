@@ -14,7 +14,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
-from ctypes import POINTER, Structure, c_bool, c_char_p, c_int32, c_void_p
+from ctypes import POINTER, Structure, c_bool, c_char_p, c_int32, c_size_t, c_void_p
 from functools import cached_property
 from pathlib import Path
 
@@ -56,6 +56,11 @@ VOCAB_FUNCTIONS = {
     "llama_vocab_eos": (_i, _p),
     "llama_tokenize": (_i, _p, c_char_p, _i, POINTER(c_int32), _i, c_bool, c_bool),
     "llama_token_to_piece": (_i, _p, _i, c_char_p, _i, _i, c_bool),
+    "llama_sampler_init_grammar": (_p, _p, c_char_p, c_char_p),
+    "llama_sampler_init_grammar_lazy_patterns": (
+        *(_p, _p, c_char_p, c_char_p),
+        *(POINTER(c_char_p), c_size_t, POINTER(c_int32), c_size_t),
+    ),
     "llama_detokenize": (_i, _p, POINTER(c_int32), _i, c_char_p, _i, c_bool, c_bool),
 }
 

@@ -175,7 +175,7 @@ def compare(
             f"\n{label}: {len(cases)} grammars, {pairs} paths, {share:.0%} accepted; grammars with"
         )
         print("  " + ", ".join(f"{name} {count}" for name, count in features.most_common()))
-    assert 0.3 <= share <= 0.7
+    assert 0.2 <= share <= 0.8
     assert hung <= len(cases) / 100
 
 
@@ -218,27 +218,7 @@ def test_texts(vocabulary, capsys):
     assert min(features[name] for name in FEATURES) >= 10
 
 
-DAMAGE = (
-    '"',
-    "[",
-    "]",
-    "(",
-    ")",
-    "{",
-    "}",
-    ",",
-    "*",
-    "\\",
-    "\\x4",
-    "|",
-    "\n",
-    "::=",
-    "-",
-    "_",
-    "#",
-    ".",
-    "",
-)
+DAMAGE = (*'[](){},*|-_#.a1 "', *["", " ", "a"] * 4, "\\", "\\x4", "\n", "::=")
 
 
 def test_damaged_texts_are_refused_alike(vocabulary, capsys):
@@ -253,7 +233,8 @@ def test_damaged_texts_are_refused_alike(vocabulary, capsys):
             _ext.parse_grammar(text)
         except GrammarError as error:
             # Ours alone, and what llama.cpp would not come back from.
-            if "defined already" in str(error) or "expected a maximum" in str(error):
+            own = ("defined already", "a maximum of at least", "code point up to", "surrogate")
+            if any(reason in str(error) for reason in own):
                 continue
             refused.append(True)
         else:
@@ -264,11 +245,11 @@ def test_damaged_texts_are_refused_alike(vocabulary, capsys):
     answers = ask([(text, []) for text in texts])
     for text, mine, answer in zip(texts, refused, answers, strict=True):
         if not isinstance(answer, Hung):
-            assert (answer is None) == mine, text
+            assert (answer is None) == mine, f"{text!r}"
     share = sum(refused) / len(texts)
     with capsys.disabled():
         print(f"\n{len(texts)} damaged grammars, {share:.0%} refused")
-    assert 0.3 <= share <= 0.7
+    assert 0.2 <= share <= 0.8
 
 
 def test_token_literals(vocabulary, capsys):

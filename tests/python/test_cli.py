@@ -67,6 +67,56 @@ def test_seeded_text_repeats(packaged):
     assert answer(*options, "--seed", str(fresh["seed"]))["text"] == fresh["text"]
 
 
+def test_drafts_of_the_text(packaged):
+    prompt = "Say this three times: red green blue, red green blue"
+    options = ("--max-tokens", "24")
+    done = run("generate", prompt, *options)
+    drafted = run("generate", prompt, *options, "--draft", "lookup", "--draft-tokens", "3")
+    assert drafted.returncode == 0, drafted.stderr
+    text, figures, drafts = drafted.stdout.rstrip().rsplit("\n", 2)
+    assert text == done.stdout.rstrip().rsplit("\n", 1)[0]
+    assert "route B: pure greedy over drafts" in figures
+    assert "4 bytes read back per row of a pass" in figures
+    assert drafts.startswith("[speculative: ")
+    assert "tokens per target pass" in drafts
+
+
+def test_drafts_of_a_model(packaged):
+    from mlx_sampling.gguf import packaged_model_path
+
+    options = ("--temp", "0.8", "--seed", "3", "--max-tokens", "12")
+    model = ("--draft-model", str(packaged_model_path()), "--acceptance-floor", "0.9")
+    found = answer(*options, *model)
+    assert found["route"] == "A"
+    assert found["seed"] == 3
+    figures = found["speculative"]
+    assert figures["tokens"] == len(found["tokens"]) == 12
+    assert figures["acceptance"] > 0.9  # the model itself: p is q
+    assert figures["target_passes"] <= 4
+    done = run("generate", QUESTION, *options, "--draft", "lookup", "--acceptance-floor", "1")
+    assert done.returncode == 1
+    assert "[acceptance] Expected at least 1 of the drafts" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--draft-tokens", "3"), "[draft_tokens] Expected --draft or --draft-model beside it"),
+        (("--adaptive-drafts",), "[adaptive_drafts] Expected --draft or --draft-model beside"),
+        (("--draft", "lookup", "--draft-tokens", "0"), "[draft_tokens] Expected an int >= 1"),
+        (("--draft", "lookup", "--draft-model", "x"), "[draft] Expected --draft or --draft-model"),
+        (("--draft", "lookup", "--acceptance-floor", "2"), "[acceptance_floor] Expected a value"),
+        (
+            ("--draft", "lookup", "--temp", "1", "--xtc-probability", "0.5"),
+            "[xtc] Expected xtc off for speculative sampling",
+        ),
+    ],
+)
+def test_bad_options_of_drafts(capsys, options, message):
+    assert main(["generate", QUESTION, *options]) == 1
+    assert message in capsys.readouterr().err
+
+
 def test_sampling_options(packaged):
     options = ("--temp", "0.9", "--seed", "7", "--max-tokens", "16")
     plain = answer(*options)

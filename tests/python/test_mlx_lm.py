@@ -10,7 +10,7 @@ import mlx.core as mx
 import pytest
 from tiny_models import Poisoned
 
-from mlx_sampling import NonfiniteLogitsError
+from mlx_sampling import Grammar, NonfiniteLogitsError, Vocabulary, greedy_stream
 from mlx_sampling._ext import is_available
 
 mlx_lm_generate = pytest.importorskip("mlx_lm.generate")
@@ -254,7 +254,7 @@ def test_nan_in_mlx_lms_own_loop_is_an_error_not_a_signal():
         import mlx.core as mx
         from tiny_models import Poisoned, tiny_llama
         from mlx_lm.generate import generate_step
-        from mlx_sampling import NonfiniteLogitsError
+        from mlx_sampling import Grammar, NonfiniteLogitsError, Vocabulary, greedy_stream
         from mlx_sampling.mlx_lm import make_sampler
 
         model = Poisoned(tiny_llama(), 5 + 3, float("nan"))
@@ -296,3 +296,26 @@ def test_mlx_lms_parameters_and_their_off_values(tiny_model):
     assert drawn(xtc_probability=1.0, xtc_threshold=0.1) == {2, 3}
     with pytest.raises(ValueError, match=r"^\[top_p\] Expected"):
         make_sampler(temp=1.0, top_p=1.5)
+
+
+LETTERS = Vocabulary(
+    token_texts=[b"%c" % (65 + i % 26) * (1 + i // 26) for i in range(210)] + [b"<end>"],
+    eos_token_ids=[210],
+)
+
+
+@pytest.mark.parametrize("temp", [0.0, 1.5])
+def test_a_grammar_in_mlx_lms_own_loop(tiny_model, temp):
+    grammar = Grammar('root ::= ("A" | "E"){3,8} "Z"', LETTERS)
+    with make_sampler(temp=temp, seed=None if temp == 0 else 3, grammar=grammar) as sampler:
+        for _ in range(2):  # one run after another
+            tokens = tokens_of(tiny_model, sampler, count=40)
+            text = tokens[: tokens.index(210)] if 210 in tokens else tokens
+            matcher = grammar.matcher()
+            assert all(matcher.accept_token(token) for token in text)
+            assert matcher.is_completed == sampler.is_completed == (210 in tokens)
+            # After the end mlx-lm may ask on: the end is what it gets.
+            assert set(tokens[len(text) :]) <= {210}
+            sampler.close()
+    if temp == 0:
+        assert text == list(greedy_stream(tiny_model, PROMPT, max_tokens=40, grammar=grammar))[:-1]

@@ -53,6 +53,16 @@ def test_temperature_of_another_type(temperature):
         choose_route(temperature=temperature)
 
 
+def test_speculative_requests():
+    from mlx_sampling.params import SamplingParams as Params
+
+    greedy = route_for(Params(temperature=0), speculative=True)
+    assert (greedy.route, greedy.reason.split(",")[0]) == ("B", "pure greedy over drafts")
+    assert route_for(Params(repeat_penalty=1.1, temperature=0), speculative=True).route == "A"
+    drawn = route_for(Params(mirostat=2), speculative=True)
+    assert (drawn.route, drawn.greedy) == ("A", False)
+
+
 def test_readback_bytes():
     assert choose_route(temperature=0).readback_bytes(202_048) == 4
     assert choose_route(temperature=1).readback_bytes(202_048) == 808_192

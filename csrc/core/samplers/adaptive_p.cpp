@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "core/candidate_probs.h"
 #include "core/samplers/parameters.h"
@@ -40,29 +39,31 @@ float AdaptiveP::corrected_target(const AdaptiveAverage& average) const {
 }
 
 void AdaptiveP::apply(Candidates& candidates, RequestState& state) const {
-  auto& data = candidates.data;
-  Mt19937& stream = state.streams.adaptive;
-  softmax(candidates, name());
-  if (target_ < 0) {
-    const size_t picked = pick_by_p(candidates, stream, state.reference(), name());
-    candidates.selected = static_cast<int64_t>(picked);
-    return;
-  }
+  weigh(candidates, state);
+  const size_t picked = pick_by_p(candidates, state.streams.adaptive, state.reference(), name());
+  candidates.selected = static_cast<int64_t>(picked);
+  settle(candidates, picked, state);
+}
 
-  AdaptiveAverage average = state.adaptive_average.value_or(start());
-  const float target = corrected_target(average);
-  std::vector<float> original;
-  original.reserve(data.size());
-  for (Candidate& candidate : data) {
+void AdaptiveP::weigh(Candidates& candidates, RequestState& state) const {
+  softmax(candidates, name());
+  if (target_ < 0) return;
+  const float target = corrected_target(state.adaptive_average.value_or(start()));
+  auto& original = state.probs_before_adaptive;
+  original.clear();
+  for (Candidate& candidate : candidates.data) {
     original.push_back(candidate.p);
     if (candidate.logit == -std::numeric_limits<float>::infinity()) continue;
     candidate.logit = logit_near(target, candidate.p);
   }
   softmax(candidates, name());
-  const size_t picked = pick_by_p(candidates, stream, state.reference(), name());
-  candidates.selected = static_cast<int64_t>(picked);
-  average.pending_token = data[picked].id;
-  average.pending_p = original[picked];
+}
+
+void AdaptiveP::settle(const Candidates& candidates, size_t picked, RequestState& state) const {
+  if (target_ < 0) return;
+  AdaptiveAverage average = state.adaptive_average.value_or(start());
+  average.pending_token = candidates.data[picked].id;
+  average.pending_p = state.probs_before_adaptive[picked];
   state.adaptive_average = average;
 }
 

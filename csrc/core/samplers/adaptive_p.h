@@ -19,6 +19,8 @@ class AdaptiveP : public Sampler {
   bool selects() const override { return true; }
   bool once() const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
+  void weigh(Candidates& candidates, RequestState& state) const override;
+  void settle(const Candidates& candidates, size_t picked, RequestState& state) const override;
   void accept(uint32_t token, RequestState& state) const override;
 
  private:

@@ -10,6 +10,29 @@
 #include "core/candidate_probs.h"
 
 namespace mlx_sampling {
+namespace {
+
+void expect_finite(double sum) {
+  if (sum > 0 && std::isfinite(sum)) return;
+  std::ostringstream error;
+  error << "[dist] Expected logits with a finite softmax, got a sum of " << sum
+        << " (a temperature near 0 can overflow them).";
+  throw std::invalid_argument(error.str());
+}
+
+void divide_by(double sum, Candidates& candidates) {
+  for (Candidate& candidate : candidates.data) candidate.p = static_cast<float>(candidate.p / sum);
+}
+
+}  // namespace
+
+void Dist::weigh(Candidates& candidates, RequestState&) const {
+  candidates.selected = -1;
+  if (candidates.data.empty()) return;
+  const auto sum = write_exps<double>(candidates, greatest_logit(candidates));
+  expect_finite(sum);
+  divide_by(sum, candidates);
+}
 
 void Dist::apply(Candidates& candidates, RequestState& state) const {
   auto& data = candidates.data;
@@ -25,12 +48,7 @@ void Dist::apply(Candidates& candidates, RequestState& state) const {
 
   std::vector<double> ends;  // of the running sum, by chunk
   const auto sum = write_exps<double>(candidates, greatest_logit(candidates), &ends);
-  if (!(sum > 0 && std::isfinite(sum))) {
-    std::ostringstream error;
-    error << "[dist] Expected logits with a finite softmax, got a sum of " << sum
-          << " (a temperature near 0 can overflow them).";
-    throw std::invalid_argument(error.str());
-  }
+  expect_finite(sum);
 
   const double target = sum * stream.uniform_f64(state.reference());
   const auto chunk = static_cast<size_t>(
@@ -43,7 +61,7 @@ void Dist::apply(Candidates& candidates, RequestState& state) const {
     const bool masked = data[i].logit == -std::numeric_limits<float>::infinity();
     if (running >= target && !masked) candidates.selected = static_cast<int64_t>(i);
   }
-  for (Candidate& candidate : data) candidate.p = static_cast<float>(candidate.p / sum);
+  divide_by(sum, candidates);
 }
 
 }  // namespace mlx_sampling

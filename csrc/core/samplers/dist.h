@@ -12,6 +12,7 @@ class Dist : public Sampler {
   std::string_view name() const override { return "dist"; }
   bool selects() const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
+  void weigh(Candidates& candidates, RequestState& state) const override;
 };
 
 }  // namespace mlx_sampling

@@ -19,6 +19,15 @@ void Greedy::apply(Candidates& candidates, RequestState&) const {
   candidates.selected = static_cast<int64_t>(best);
 }
 
+void Greedy::weigh(Candidates& candidates, RequestState& state) const {
+  apply(candidates, state);
+  if (candidates.selected < 0) return;
+  Candidate winner = candidates.data[static_cast<size_t>(candidates.selected)];
+  winner.p = 1.0f;
+  candidates.data.assign(1, winner);
+  candidates.selected = 0;
+}
+
 void Greedy::apply_row(std::span<const float> row, Candidates& candidates,
                        RequestState& state) const {
   if (!fast_paths()) {

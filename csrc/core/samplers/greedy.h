@@ -12,6 +12,9 @@ class Greedy : public Sampler {
   bool selects() const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
 
+  // Leaves the winner as the only candidate, with a p of 1.
+  void weigh(Candidates& candidates, RequestState& state) const override;
+
   // Leaves the winner as the only candidate.
   void apply_row(std::span<const float> row, Candidates& candidates,
                  RequestState& state) const override;

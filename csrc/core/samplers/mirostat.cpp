@@ -54,16 +54,29 @@ void MirostatBase::apply_row(std::span<const float> row, Candidates& candidates,
 }
 
 void MirostatBase::apply(Candidates& candidates, RequestState& state) const {
+  cut(candidates, state);
+  pick(candidates, state);
+}
+
+void MirostatBase::weigh(Candidates& candidates, RequestState& state) const {
+  cut(candidates, state);
+  sorted_softmax(candidates, state.reference(), name());
+}
+
+void MirostatBase::settle(const Candidates& candidates, size_t picked, RequestState& state) const {
+  const float surprise = -std::log2(candidates.data[picked].p);
+  const float error = surprise - tau_;
+  state.mirostat_mu = mu(state) - eta_ * error;
+}
+
+// Drops what is beyond mu.
+void MirostatBase::cut(Candidates& candidates, RequestState& state) const {
   if (!candidates.sorted && BucketOrder::worth_while_for(candidates.data.size())) {
     const LogitsAndIds columns = logits_and_ids(candidates);
-    if (keep_lazily(columns.logits, columns.ids, mu(state), candidates, state.reference())) {
-      pick(candidates, state);
-      return;
-    }
+    if (keep_lazily(columns.logits, columns.ids, mu(state), candidates, state.reference())) return;
   }
   sorted_softmax(candidates, state.reference(), name());
   truncate(candidates, mu(state));
-  pick(candidates, state);
 }
 
 void MirostatBase::pick(Candidates& candidates, RequestState& state) const {
@@ -71,9 +84,7 @@ void MirostatBase::pick(Candidates& candidates, RequestState& state) const {
   sorted_softmax(candidates, reference, name());
   const size_t picked = pick_by_p(candidates, state.streams.mirostat, reference, name());
   candidates.selected = static_cast<int64_t>(picked);
-  const float surprise = -std::log2(candidates.data[picked].p);
-  const float error = surprise - tau_;
-  state.mirostat_mu = mu(state) - eta_ * error;
+  settle(candidates, picked, state);
 }
 
 Mirostat::Mirostat(double tau, double eta, int64_t vocab_size, int64_t m)

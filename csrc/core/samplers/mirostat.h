@@ -18,6 +18,8 @@ class MirostatBase : public Sampler {
   bool selects() const override { return true; }
   bool once() const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
+  void weigh(Candidates& candidates, RequestState& state) const override;
+  void settle(const Candidates& candidates, size_t picked, RequestState& state) const override;
   void apply_row(std::span<const float> row, Candidates& candidates,
                  RequestState& state) const override;
 
@@ -36,6 +38,7 @@ class MirostatBase : public Sampler {
 
  private:
   float mu(const RequestState& state) const;
+  void cut(Candidates& candidates, RequestState& state) const;
   void pick(Candidates& candidates, RequestState& state) const;
 
   float tau_;

@@ -2,8 +2,10 @@
 // RequestState.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 
 #include "core/candidates.h"
@@ -35,6 +37,18 @@ class Sampler {
     candidates.fill(row);
     apply(candidates, state);
   }
+
+  // Whether the stage draws before a token is picked: the law of the pick is then random itself.
+  virtual bool draws_first() const { return false; }
+
+  // For a stage that selects: leaves the candidates with the law that `apply` would draw the token
+  // from as their p, and draws nothing. One that never draws leaves its pick alone, as selected.
+  virtual void weigh(Candidates&, RequestState&) const {
+    throw std::logic_error("[chain] Expected a stage that selects.");
+  }
+
+  // Does to the state what `apply` does once it has picked candidate `picked` after `weigh`.
+  virtual void settle(const Candidates&, size_t, RequestState&) const {}
 
   // Told of every token that joins the text, those of the prompt included.
   virtual void accept(uint32_t, RequestState&) const {}

@@ -19,6 +19,7 @@ class Xtc : public Sampler {
 
   std::string_view name() const override { return "xtc"; }
   bool once() const override { return true; }
+  bool draws_first() const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
 
  private:

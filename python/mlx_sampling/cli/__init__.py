@@ -36,14 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     from mlx_sampling import bench
-    from mlx_sampling.cli import generate
+    from mlx_sampling.cli import generate, grammar
 
     parser = argparse.ArgumentParser(
         prog="mlx-sampling", description="Turns a language model's logits into tokens on MLX."
     )
     parser.add_argument("--version", action="version", version=version("mlx-sampling"))
     commands = parser.add_subparsers(dest="command", required=True)
-    for module in (generate, bench):
+    for module in (generate, grammar, bench):
         module.add_parser(commands)
     try:
         args = parser.parse_args(argv)

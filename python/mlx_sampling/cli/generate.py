@@ -13,14 +13,19 @@ from typing import Any
 
 import mlx.core as mx
 
-from mlx_sampling.chain import dry_is_on
-from mlx_sampling.cli import sampling_options
+from mlx_sampling.acceptance import SpeculativeFigures
+from mlx_sampling.chain import dry_is_on, xtc_is_on
+from mlx_sampling.cli import grammar_options, sampling_options
 from mlx_sampling.decode import PREFILL_STEP, vocab_size_of
+from mlx_sampling.drafters import Drafter, LookupDrafter, ModelDrafter
+from mlx_sampling.grammar import Grammar
 from mlx_sampling.greedy import greedy_stream
 from mlx_sampling.params import SamplingParams
 from mlx_sampling.routes import RouteDecision, route_for
 from mlx_sampling.sampled import sample_stream
 from mlx_sampling.sampler import Sampler
+from mlx_sampling.speculative_decoding import SpeculativeStream, speculative_stream
+from mlx_sampling.vocabulary import Vocabulary
 
 # Ctrl-C waits for the forward pass that runs: on a CPU, one of the usual size takes up to a minute, and the
 # prefill as a whole is no slower in small ones.
@@ -49,11 +54,38 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--max-tokens", type=int, default=256, help="most tokens to answer with")
     sampling_options.add(parser.add_argument_group("sampling", "what --temp > 0 draws from"))
+    grammar_options.add(parser.add_argument_group("grammar", "what the answer must match"))
+    drafts = parser.add_argument_group(
+        "speculative decoding", "several tokens per forward pass, with the model's own law"
+    )
+    drafts.add_argument(
+        "--draft",
+        choices=("lookup",),
+        help="draft what followed the answer's last tokens earlier in the text",
+    )
+    drafts.add_argument(
+        "--draft-model", metavar="MODEL", help="draft with this model, named as --model is"
+    )
+    drafts.add_argument(
+        "--draft-tokens", type=int, metavar="K", help="most tokens to draft per pass (default: 4)"
+    )
+    drafts.add_argument(
+        "--adaptive-drafts", action="store_true", help="draft fewer while few are accepted"
+    )
+    drafts.add_argument(
+        "--acceptance-floor",
+        type=float,
+        metavar="SHARE",
+        help="an error after the answer unless that share of the drafts was accepted",
+    )
     parser.add_argument("--ignore-eos", action="store_true", help="never end the answer by itself")
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object at the end, no stream"
     )
     parser.set_defaults(run=run)
+
+
+_Stream = Generator[int, None, None] | SpeculativeStream
 
 
 @dataclass
@@ -86,7 +118,9 @@ class _Progress:
 
 def run(args: argparse.Namespace) -> int:
     params = sampling_options.params_of(args)
-    decision = route_for(params)
+    speculative = args.draft is not None or args.draft_model is not None
+    _check_drafts(args, params, speculative)
+    decision = route_for(params, speculative=speculative, grammar=grammar_options.is_given(args))
     if decision.greedy and params.seed is not None:
         raise ValueError(
             f"[seed] Expected no seed at temperature 0, got {params.seed}: "
@@ -95,12 +129,20 @@ def run(args: argparse.Namespace) -> int:
     if args.max_tokens < 1:
         raise ValueError(f"[max_tokens] Expected an int >= 1, got {args.max_tokens}.")
     prompt = _text(args.prompt)
+    source = grammar_options.source_of(args)
     started = perf_counter()
     model, tokenizer = _load(args.model)
+    drafter = _drafter(args, tokenizer)
     load_seconds = perf_counter() - started
     ids = _prompt_ids(tokenizer, prompt)
-    stream, sampler = _stream(model, tokenizer, ids, args, params, decision)
+    grammar = None
+    if source is not None:
+        grammar = grammar_options.grammar_of(args, source, Vocabulary.from_tokenizer(tokenizer))
+    stream, sampler = _stream(model, drafter, tokenizer, ids, args, params, decision, grammar)
     answer = _answer(stream, tokenizer, show=not args.json)
+    if grammar is not None and answer.finish_reason == "length":
+        answer.finish_reason = _cut(grammar, answer.tokens)
+    figures = stream.figures if isinstance(stream, SpeculativeStream) else None
     seed = None if sampler is None else sampler.seed
     readback = _readback_bytes(model, sampler, decision)
     if args.json:
@@ -113,6 +155,7 @@ def run(args: argparse.Namespace) -> int:
             "route_reason": decision.reason,
             "readback_bytes_per_token": readback,
             "seed": seed,
+            "speculative": None if figures is None else figures.as_dict(),
             "timings": {
                 "load_seconds": load_seconds,
                 "prompt_seconds": answer.prompt_seconds,
@@ -122,13 +165,78 @@ def run(args: argparse.Namespace) -> int:
         }
         print(_json_line(report))
     else:
-        seeded = "" if seed is None else f", seed {seed}"
-        print(
-            f"\n[{len(answer.tokens)} tokens, {answer.tokens_per_second:.1f} tokens/s, "
-            f"{answer.finish_reason}; route {decision.route}: {decision.reason}; "
-            f"{'unknown' if readback is None else readback} bytes read back per token{seeded}]"
-        )
+        print(_figures_line(answer, decision, readback, seed, figures))
+    if figures is not None and args.acceptance_floor is not None:
+        figures.check_acceptance(args.acceptance_floor)
     return 130 if answer.finish_reason == "interrupted" else 0
+
+
+def _figures_line(
+    answer: _Answer,
+    decision: RouteDecision,
+    readback: int | None,
+    seed: int | None,
+    figures: SpeculativeFigures | None,
+) -> str:
+    """The answer's figures; those of its drafts are a line of their own."""
+    seeded = "" if seed is None else f", seed {seed}"
+    each = "token" if figures is None else "row of a pass"
+    line = (
+        f"\n[{len(answer.tokens)} tokens, {answer.tokens_per_second:.1f} tokens/s, "
+        f"{answer.finish_reason}; route {decision.route}: {decision.reason}; "
+        f"{'unknown' if readback is None else readback} bytes read back per {each}{seeded}]"
+    )
+    return line if figures is None else f"{line}\n[speculative: {figures}]"
+
+
+def _check_drafts(args: argparse.Namespace, params: SamplingParams, speculative: bool) -> None:
+    """Refuses options that would have no effect, and requests that cannot be drafted for.
+
+    Raises:
+        ValueError: Two drafters, an option of drafts without a drafter, one out of range, or xtc.
+    """
+    if args.draft is not None and args.draft_model is not None:
+        raise ValueError("[draft] Expected --draft or --draft-model, got both.")
+    given = {
+        "draft_tokens": args.draft_tokens is not None,
+        "adaptive_drafts": args.adaptive_drafts,
+        "acceptance_floor": args.acceptance_floor is not None,
+    }
+    for name, there in given.items():
+        if there and not speculative:
+            raise ValueError(f"[{name}] Expected --draft or --draft-model beside it, got neither.")
+    if speculative and xtc_is_on(params):
+        raise ValueError(
+            "[xtc] Expected xtc off for speculative sampling, got it on: it draws before the token."
+        )
+    if args.draft_tokens is not None and args.draft_tokens < 1:
+        raise ValueError(f"[draft_tokens] Expected an int >= 1, got {args.draft_tokens}.")
+    if args.acceptance_floor is not None and not 0 <= args.acceptance_floor <= 1:
+        raise ValueError(
+            f"[acceptance_floor] Expected a value in [0, 1], got {args.acceptance_floor}."
+        )
+
+
+def _drafter(args: argparse.Namespace, tokenizer: Any) -> Drafter | None:
+    """Who drafts, if anybody.
+
+    Raises:
+        ValueError: The draft model does not load, or has other tokens than the model.
+    """
+    if args.draft == "lookup":
+        return LookupDrafter()
+    if args.draft_model is None:
+        return None
+    model, own = _load(args.draft_model)
+    if own.get_vocab() != tokenizer.get_vocab():
+        raise ValueError(
+            f"[draft_model] Expected the model's own tokens, got others from {args.draft_model}."
+        )
+    return ModelDrafter(model, prefill_step_size=_prefill_step())
+
+
+def _prefill_step() -> int:
+    return _CPU_PREFILL_STEP if mx.default_device().type == mx.DeviceType.cpu else PREFILL_STEP
 
 
 def _text(prompt: str) -> str:
@@ -208,17 +316,30 @@ def _prompt_ids(tokenizer: Any, prompt: str) -> list[int]:
 
 def _stream(
     model: Any,
+    drafter: Drafter | None,
     tokenizer: Any,
     ids: list[int],
     args: argparse.Namespace,
     params: SamplingParams,
     decision: RouteDecision,
-) -> tuple[Generator[int, None, None], Sampler | None]:
+    grammar: Grammar | None,
+) -> tuple[_Stream, Sampler | None]:
     """The token stream of the route, and route A's sampler."""
     eos = sorted(tokenizer.eos_token_ids)
-    on_cpu = mx.default_device().type == mx.DeviceType.cpu
-    step = _CPU_PREFILL_STEP if on_cpu else PREFILL_STEP
+    step = _prefill_step()
+    drafts = {
+        "draft_tokens": 4 if args.draft_tokens is None else args.draft_tokens,
+        "adaptive": args.adaptive_drafts,
+        "max_tokens": args.max_tokens,
+        "prefill_step_size": step,
+    }
     excluded, stop = (eos, []) if args.ignore_eos else ([], eos)
+    stream: _Stream
+    if decision.route == "B" and drafter is not None:
+        stream = speculative_stream(
+            model, drafter, ids, stop_tokens=stop, excluded=excluded, **drafts
+        )
+        return stream, None
     if decision.route == "B":
         stream = greedy_stream(
             model,
@@ -227,6 +348,7 @@ def _stream(
             stop_tokens=stop,
             excluded=excluded,
             prefill_step_size=step,
+            grammar=grammar,
         )
         return stream, None
     with_texts = dry_is_on(params) and params.dry_sequence_breakers
@@ -235,7 +357,12 @@ def _stream(
         eos_token_ids=eos,
         token_texts=_token_texts(tokenizer) if with_texts else None,
         tokenize=_tokenizer_of_bytes(tokenizer) if with_texts else None,
+        grammar=grammar,
+        grammar_first=args.grammar_first,
     )
+    if drafter is not None:
+        stream = speculative_stream(model, drafter, ids, sampler, stop_tokens=stop, **drafts)
+        return stream, sampler
     stream = sample_stream(
         model,
         ids,
@@ -245,6 +372,14 @@ def _stream(
         prefill_step_size=step,
     )
     return stream, sampler
+
+
+def _cut(grammar: Grammar, tokens: list[int]) -> str:
+    """Why an answer of full length ended: it may be a text of the grammar all the same."""
+    matcher = grammar.matcher()
+    for token in tokens:
+        matcher.accept_token(token)
+    return "length" if matcher.is_completed else "length, before the grammar was complete"
 
 
 def _token_texts(tokenizer: Any) -> list[str]:
@@ -257,7 +392,7 @@ def _tokenizer_of_bytes(tokenizer: Any) -> Callable[[bytes], list[int]]:
     )
 
 
-def _answer(stream: Generator[int, None, None], tokenizer: Any, show: bool) -> _Answer:
+def _answer(stream: _Stream, tokenizer: Any, show: bool) -> _Answer:
     """Collects the stream, writing text as it comes; Ctrl-C ends it with what there is."""
     answer = _Answer()
     detokenizer = tokenizer.detokenizer

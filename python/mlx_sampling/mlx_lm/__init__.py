@@ -3,9 +3,16 @@
 from mlx_lm.models.cache import make_prompt_cache
 
 from mlx_sampling.mlx_lm.loading import load, load_gguf, load_packaged
-from mlx_sampling.mlx_lm.samplers import GreedySampler, LmSampler, SeededSampler, make_sampler
+from mlx_sampling.mlx_lm.samplers import (
+    GrammarSampler,
+    GreedySampler,
+    LmSampler,
+    SeededSampler,
+    make_sampler,
+)
 
 __all__ = [
+    "GrammarSampler",
     "GreedySampler",
     "LmSampler",
     "SeededSampler",

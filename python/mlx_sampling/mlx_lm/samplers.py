@@ -12,6 +12,7 @@ import mlx.core as mx
 
 from mlx_sampling._ext import is_available
 from mlx_sampling.errors import NonfiniteLogitsError
+from mlx_sampling.grammar import Grammar, GrammarTriggers
 from mlx_sampling.ops import NO_TOKEN, greedy_argmax
 from mlx_sampling.params import SamplingParams, token_ids
 from mlx_sampling.sampler import Sampler
@@ -19,7 +20,7 @@ from mlx_sampling.sampler import Sampler
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["GreedySampler", "LmSampler", "SeededSampler", "make_sampler"]
+__all__ = ["GrammarSampler", "GreedySampler", "LmSampler", "SeededSampler", "make_sampler"]
 
 
 class LmSampler:
@@ -70,6 +71,9 @@ def make_sampler(
     seed: int | None = None,
     excluded: Iterable[int] = (),
     strict: bool = False,
+    grammar: Grammar | None = None,
+    grammar_first: bool = False,
+    grammar_triggers: GrammarTriggers | None = None,
 ) -> LmSampler:
     """Makes a sampler for `mlx_lm.stream_generate(..., sampler=...)` and per request of `BatchGenerator`.
 
@@ -103,6 +107,11 @@ def make_sampler(
             see `SeededSampler.seed`.
         excluded: Token ids never picked (end-of-generation ids, to ignore them).
         strict: Evaluate and check each greedy token at once; a drawn one always is. Default: False.
+        grammar: What the tokens must match, from the first on; see `Sampler`. Each call then brings the row
+            to the host, at `temp=0` too, and takes its token as accepted; after the token that ends the text
+            it is given again. Default: none.
+        grammar_first: See `Sampler`. Default: False.
+        grammar_triggers: See `Sampler`. Default: none.
 
     Returns:
         A callable: logprobs `[B, V]` float32, float16 or bfloat16 to uint32 `[B]` (B = 1 if `temp > 0`).
@@ -130,9 +139,17 @@ def make_sampler(
         samplers=_MLX_LM_ORDER,
         seed=seed,
     )
-    if params.temperature == 0:
+    if params.temperature == 0 and grammar is None and not grammar_first and not grammar_triggers:
         return GreedySampler(excluded, strict)
-    return SeededSampler(Sampler(params, neg_inf="masked", excluded=excluded))
+    sampler = Sampler(
+        params,
+        neg_inf="masked",
+        excluded=excluded,
+        grammar=grammar,
+        grammar_first=grammar_first,
+        grammar_triggers=grammar_triggers,
+    )
+    return SeededSampler(sampler) if grammar is None else GrammarSampler(sampler)
 
 
 def _check_matrix(logprobs: mx.array) -> None:
@@ -228,3 +245,40 @@ class SeededSampler(LmSampler):
                 "give each request of a batch a sampler of its own."
             )
         return mx.array([self._sampler.sample(logprobs)], dtype=mx.uint32)
+
+
+class GrammarSampler(SeededSampler):
+    """The sampler of `make_sampler(grammar=...)`: one request, whose tokens match the grammar.
+
+    `close()`, and the end of a `with` block, begin the text anew: a sampler serves one run after another.
+    """
+
+    def __init__(self, sampler: Sampler):
+        super().__init__(sampler)
+        self._last: mx.array | None = None
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether the grammar lets the text end where it is."""
+        return bool(self._sampler.grammar_is_completed or self._sampler.grammar_is_terminated)
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """Draws from logprobs `[1, V]` under the grammar; returns uint32 `[1]`.
+
+        Raises:
+            GrammarRefusalError: The grammar leaves no token.
+        """
+        if self._last is not None and self._sampler.grammar_is_terminated:
+            _check_matrix(logprobs)
+            return self._last  # mlx-lm asks for one more token before it looks at the last
+        token = super().__call__(logprobs)
+        self._sampler.accept(int(token.item()))
+        self._last = token
+        return token
+
+    def close(self) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        self._sampler.reset()
+        self._last = None
