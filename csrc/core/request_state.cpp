@@ -186,10 +186,4 @@ void RequestState::reseed(uint32_t seed) {
   streams = Streams(seed);
 }
 
-void InUse::refuse() {
-  throw ConcurrentUse(
-      "[sampler] Expected one thread at a time, but another one is using this request: give each "
-      "thread a sampler of its own, or a clone.");
-}
-
 }  // namespace mlx_sampling
