@@ -30,6 +30,22 @@ bool is_masked(const Candidate& candidate) {
   throw NonfiniteLogits("[chain] Expected a candidate to pick, but the stages left none.");
 }
 
+void apply_rest(const Stages& stages, RequestState& state) {
+  for (size_t i = 1; i < stages.size(); ++i) stages[i]->apply(state.candidates, state);
+}
+
+// Throws NonfiniteLogits where none is picked, or a mask.
+size_t picked_place(const Candidates& candidates) {
+  const auto selected = candidates.selected;
+  const auto count = static_cast<int64_t>(candidates.data.size());
+  // False for NaN too. A stage that picks a mask must not get it past here.
+  if (selected < 0 || selected >= count ||
+      !(candidates.data[selected].logit > -std::numeric_limits<float>::infinity())) {
+    refuse_candidates();
+  }
+  return static_cast<size_t>(selected);
+}
+
 }  // namespace
 
 Chain::Chain(Stages stages) : stages_(std::move(stages)) {
@@ -50,8 +66,9 @@ Chain::Chain(Stages stages) : stages_(std::move(stages)) {
     throw std::invalid_argument(error.str());
   }
   expect_no_repeats(stages_);
+  const bool sorted = stages_.front()->leaves_sorted();
   may_stay_open_ = std::all_of(stages_.begin() + 1, stages_.end(),
-                               [](const auto& stage) { return stage->keeps_places_of_sorted(); });
+                               [=](const auto& stage) { return stage->keeps_places(sorted); });
 }
 
 uint32_t Chain::sample(RequestState& state) const {
@@ -66,7 +83,7 @@ uint32_t Chain::sample(RequestState& state) const {
   };
   state.open_step.reset();
   try {
-    const uint32_t token = run(state);
+    const uint32_t token = run(state, streams);
     if (state.candidates.open) state.open_step.emplace(stages_, streams.distribution);
     return token;
   } catch (const std::invalid_argument&) {
@@ -93,25 +110,23 @@ void Chain::accept(RequestState& state, std::span<const uint32_t> tokens) const 
   }
 }
 
-uint32_t Chain::run(RequestState& state) const {
+uint32_t Chain::run(RequestState& state, const Streams& streams) const {
   Candidates& candidates = state.candidates;
   candidates.open = false;
   if (may_stay_open_) {
+    candidates.unsure = false;
     stages_.front()->apply_row_open(state.row(), candidates, state);
-  } else {
-    stages_.front()->apply_row(state.row(), candidates, state);
+    apply_rest(stages_, state);
+    const size_t place = picked_place(candidates);
+    if (!candidates.open) return candidates.data[place].id;
+    const uint32_t token = candidates.unsure ? no_token : stages_.front()->id_at(place, state);
+    if (token != no_token) return token;
+    candidates.open = false;
+    state.streams.distribution = streams.distribution;
   }
-  for (size_t i = 1; i < stages_.size(); ++i) stages_[i]->apply(candidates, state);
-
-  const auto selected = candidates.selected;
-  const auto count = static_cast<int64_t>(candidates.data.size());
-  // False for NaN too. A stage that picks a mask must not get it past here.
-  if (selected < 0 || selected >= count ||
-      !(candidates.data[selected].logit > -std::numeric_limits<float>::infinity())) {
-    refuse_candidates();
-  }
-  if (candidates.open) return stages_.front()->id_at(static_cast<size_t>(selected), state);
-  return candidates.data[selected].id;
+  stages_.front()->apply_row(state.row(), candidates, state);
+  apply_rest(stages_, state);
+  return candidates.data[picked_place(candidates)].id;
 }
 
 void settle(RequestState& state) {
@@ -122,7 +137,7 @@ void settle(RequestState& state) {
   candidates.open = false;
   try {
     step.stages.front()->apply_row(state.row(), candidates, state);
-    for (size_t i = 1; i < step.stages.size(); ++i) step.stages[i]->apply(candidates, state);
+    apply_rest(step.stages, state);
   } catch (...) {
     candidates.data.clear();
     candidates.selected = -1;

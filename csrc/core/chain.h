@@ -31,7 +31,7 @@ class Chain {
   const std::vector<std::shared_ptr<const Sampler>>& stages() const { return stages_; }
 
  private:
-  uint32_t run(RequestState& state) const;
+  uint32_t run(RequestState& state, const Streams& streams) const;
 
   std::vector<std::shared_ptr<const Sampler>> stages_;
   bool may_stay_open_;
