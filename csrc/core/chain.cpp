@@ -32,6 +32,22 @@ bool is_masked(const Candidate& candidate) {
   throw NonfiniteLogits("[chain] Expected a candidate to pick, but the stages left none.");
 }
 
+void apply_rest(const Stages& stages, RequestState& state) {
+  for (size_t i = 1; i < stages.size(); ++i) stages[i]->apply(state.candidates, state);
+}
+
+// Throws NonfiniteLogits where none is picked, or a mask.
+size_t picked_place(const Candidates& candidates) {
+  const auto selected = candidates.selected;
+  const auto count = static_cast<int64_t>(candidates.data.size());
+  // False for NaN too. A stage that picks a mask must not get it past here.
+  if (selected < 0 || selected >= count ||
+      !(candidates.data[selected].logit > -std::numeric_limits<float>::infinity())) {
+    refuse_candidates();
+  }
+  return static_cast<size_t>(selected);
+}
+
 }  // namespace
 
 Chain::Chain(Stages stages) : stages_(std::move(stages)) {
@@ -52,8 +68,9 @@ Chain::Chain(Stages stages) : stages_(std::move(stages)) {
     throw std::invalid_argument(error.str());
   }
   expect_no_repeats(stages_);
+  const bool sorted = stages_.front()->leaves_sorted();
   may_stay_open_ = std::all_of(stages_.begin() + 1, stages_.end(),
-                               [](const auto& stage) { return stage->keeps_places_of_sorted(); });
+                               [=](const auto& stage) { return stage->keeps_places(sorted); });
 }
 
 // Runs on the state; where that fails, it is as before.
@@ -83,7 +100,7 @@ auto Chain::guarded(RequestState& state, Run&& run) const {
 uint32_t Chain::sample(RequestState& state) const {
   return guarded(state, [&] {
     const Mt19937 distribution = state.streams.distribution;
-    const uint32_t token = run(state);
+    const uint32_t token = run(state, distribution);
     if (state.candidates.open) state.open_step.emplace(stages_, distribution);
     return token;
   });
@@ -135,24 +152,23 @@ void Chain::run_and_weigh(RequestState& state) const {
   stages_.back()->weigh(candidates, state);
 }
 
-uint32_t Chain::run(RequestState& state) const {
+uint32_t Chain::run(RequestState& state, const Mt19937& distribution) const {
   Candidates& candidates = state.candidates;
+  candidates.open = false;
   if (may_stay_open_ && !state.is_masked()) {
+    candidates.unsure = false;
     stages_.front()->apply_row_open(state.row(), candidates, state);
-  } else {
-    stages_.front()->apply_row(state.chain_row(), candidates, state);
+    apply_rest(stages_, state);
+    const size_t place = picked_place(candidates);
+    if (!candidates.open) return candidates.data[place].id;
+    const uint32_t token = candidates.unsure ? no_token : stages_.front()->id_at(place, state);
+    if (token != no_token) return token;
+    candidates.open = false;
+    state.streams.distribution = distribution;
   }
-  for (size_t i = 1; i < stages_.size(); ++i) stages_[i]->apply(candidates, state);
-
-  const auto selected = candidates.selected;
-  const auto count = static_cast<int64_t>(candidates.data.size());
-  // False for NaN too. A stage that picks a mask must not get it past here.
-  if (selected < 0 || selected >= count ||
-      !(candidates.data[selected].logit > -std::numeric_limits<float>::infinity())) {
-    refuse_candidates();
-  }
-  if (candidates.open) return stages_.front()->id_at(static_cast<size_t>(selected), state);
-  return candidates.data[selected].id;
+  stages_.front()->apply_row(state.chain_row(), candidates, state);
+  apply_rest(stages_, state);
+  return candidates.data[picked_place(candidates)].id;
 }
 
 void place_candidates(RequestState& state) {
@@ -163,7 +179,7 @@ void place_candidates(RequestState& state) {
   candidates.open = false;
   try {
     step.stages.front()->apply_row(state.row(), candidates, state);
-    for (size_t i = 1; i < step.stages.size(); ++i) step.stages[i]->apply(candidates, state);
+    apply_rest(step.stages, state);
   } catch (...) {
     candidates.data.clear();
     candidates.selected = -1;

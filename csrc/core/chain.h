@@ -47,7 +47,7 @@ class Chain {
  private:
   template <typename Run>
   auto guarded(RequestState& state, Run&& run) const;
-  uint32_t run(RequestState& state) const;
+  uint32_t run(RequestState& state, const Mt19937& distribution) const;
   void add(RequestState& state, uint32_t token) const;
   void run_and_weigh(RequestState& state) const;
 

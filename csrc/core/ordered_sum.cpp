@@ -1,6 +1,7 @@
 #include "core/ordered_sum.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -77,6 +78,28 @@ MLX_SAMPLING_CLONES Moves square_moves(float start, const float* x, float mean, 
   return units.moves();
 }
 
+// Moves by addends between bounds, with those left out, and marked, that are not known.
+MLX_SAMPLING_CLONES Moves bounded_moves(float start, const float* __restrict low,
+                                        const float* __restrict high, size_t count, Range range,
+                                        int32_t* __restrict open) {
+  const float per_unit = 0.5f / range.half;
+  int32_t units = 0;
+  int32_t unusable = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const float moved = (start + low[i]) - start;
+    const float other = (start + high[i]) - start;
+    const int32_t unknown = static_cast<int32_t>(!(moved == other)) |
+                            static_cast<int32_t>(std::abs(low[i] - moved) == range.half) |
+                            static_cast<int32_t>(std::abs(high[i] - other) == range.half);
+    const float capped = moved < range.low ? moved : range.low;
+    const auto in_units = static_cast<int32_t>((capped > 0 ? capped : 0) * per_unit);
+    open[i] = unknown;
+    unusable |= static_cast<int32_t>(moved < 0);
+    units += in_units & (unknown - 1);
+  }
+  return {2.0 * range.half * units, unusable == 0};
+}
+
 // `one` adds one addend; `moves_of` looks at a block of them.
 template <typename One, typename MovesOf>
 float sum_by_blocks(float sum, size_t count, One&& one, MovesOf&& moves_of) {
@@ -116,6 +139,25 @@ bool add_in_any_order(float& sum, const float* x, size_t count) {
     const Moves moves = float_moves(sum, x + i, std::min(block, count - i), range);
     moved += moves.sum;
     if (!moves.usable || !(moved < range.high)) return false;
+  }
+  sum = static_cast<float>(moved);
+  return true;
+}
+
+bool add_between(float& sum, const float* low, const float* high, size_t count, size_t first,
+                 std::vector<uint32_t>& open) {
+  const Range range = range_around(sum);
+  if (!(range.low < range.high)) return count == 0;
+  std::array<int32_t, block> marks;
+  double moved = sum;
+  for (size_t i = 0; i < count; i += block) {
+    const size_t size = std::min(block, count - i);
+    const Moves moves = bounded_moves(sum, low + i, high + i, size, range, marks.data());
+    moved += moves.sum;
+    if (!moves.usable || !(moved < range.high)) return false;
+    for (size_t j = 0; j < size; ++j) {
+      if (marks[j] != 0) open.push_back(static_cast<uint32_t>(first + i + j));
+    }
   }
   sum = static_cast<float>(moved);
   return true;

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 namespace mlx_sampling {
 
@@ -21,5 +23,10 @@ float add_squares_in_order(float start, const float* x, size_t count, float mean
 // Adds addends >= 0 where no order of them can change the result, and says so; else leaves the sum
 // as it was.
 bool add_in_any_order(float& sum, const float* x, size_t count);
+
+// The same with addends of which the bounds are known, 0 <= low <= high: adds those that add the
+// same all the way between them. The others' positions, counted from `first`, go to `open`.
+bool add_between(float& sum, const float* low, const float* high, size_t count, size_t first,
+                 std::vector<uint32_t>& open);
 
 }  // namespace mlx_sampling

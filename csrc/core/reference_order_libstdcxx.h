@@ -156,15 +156,20 @@ void sort_keyed(T* data, ptrdiff_t size, const Wanted& wanted) {
 }
 
 // The element that `sort` by keys has at a rank: of each split only the part with the rank is split
-// on.
+// on, `depth` times at most, and of a heap no more is sorted than follows the rank.
 template <typename T>
-T at_rank(T* data, ptrdiff_t size, ptrdiff_t rank) {
+T at_rank(T* data, ptrdiff_t size, ptrdiff_t rank, int depth) {
   const auto less = [](const T& a, const T& b) { return a.key < b.key; };
   T* first = data;
   T* last = data + size;
-  for (int depth = greatest_depth(size); last - first > short_range; --depth) {
+  for (; last - first > short_range; --depth) {
     if (depth == 0) {
-      partial_sort(first, last - first, last - first, less);
+      make_heap(first, last - first, less);
+      for (ptrdiff_t end = last - first - 1; end > 0 && first + end >= data + rank; --end) {
+        const T value = first[end];
+        first[end] = first[0];
+        fill_root(first, 0, end, value, less);
+      }
       return data[rank];
     }
     T* right_part = partition(first, last, less);
@@ -172,6 +177,11 @@ T at_rank(T* data, ptrdiff_t size, ptrdiff_t rank) {
   }
   sort_short(first, last - first);
   return data[rank];
+}
+
+template <typename T>
+T at_rank(T* data, ptrdiff_t size, ptrdiff_t rank) {
+  return at_rank(data, size, rank, greatest_depth(size));
 }
 
 }  // namespace mlx_sampling::libstdcxx

@@ -6,7 +6,9 @@
 #include "core/clones.h"
 #include "core/exp_floats.h"
 #include "core/ordered_sum.h"
+#include "core/radix_sort.h"
 #include "core/reference_order.h"
+#include "core/sort_scratch.h"
 
 namespace mlx_sampling {
 namespace {
@@ -64,21 +66,22 @@ size_t BucketGuess::buckets_for(size_t count, float rest) const {
   return buckets;
 }
 
-float exp_sum_in_id_order(std::span<const float> row, float greatest, BucketGuess& guess) {
-  std::array<float, 4 * block_width> below;
-  std::array<float, 4 * block_width> exps;
+float exp_sum_in_id_order(std::span<const float> row, float greatest, BucketGuess& guess,
+                          float* all) {
+  constexpr size_t chunk = 4 * block_width;
   constexpr size_t looked_at = block_width / BucketGuess::share;
+  std::array<float, chunk> below;
+  std::array<float, chunk> memory;
   float sum = 0;
-  for (size_t begin = 0; begin < row.size(); begin += below.size()) {
-    const size_t count = std::min(below.size(), row.size() - begin);
+  for (size_t begin = 0; begin < row.size(); begin += chunk) {
+    const size_t count = std::min(chunk, row.size() - begin);
+    float* const exps = all == nullptr ? memory.data() : all + begin;
     for (size_t i = 0; i < count; ++i) below[i] = row[begin + i] - greatest;
-    exp_floats(below.data(), count, exps.data());
-    sum = add_in_order(sum, exps.data(), count);
+    exp_floats(below.data(), count, exps);
+    sum = add_in_order(sum, exps, count);
     for (size_t block = 0; block < count; block += block_width) {
       for (size_t i = block; i < std::min(block + looked_at, count); ++i) {
-        const size_t bucket = bucket_of(row[begin + i]);
-        ++guess.counts[bucket];
-        guess.exps[bucket] += exps[i];
+        if (row[begin + i] < guess.ceiling) guess.add(row[begin + i], below[i], exps[i]);
       }
     }
   }
@@ -99,6 +102,45 @@ std::span<Keyed> front_of(std::span<const float> row, const RowIndex& index, siz
     }
   }
   return {memory.data(), next};
+}
+
+namespace {
+
+// Of logits whose low halves are 0, as widened bfloat16 has them: empty where one is not.
+std::vector<LogitRun> widened_runs_of(std::span<const float> row, const RowIndex& index) {
+  constexpr int half = 16;
+  const int32_t base = falling_key(index.greatest_of_all()) >> half;
+  const int32_t last = falling_key(index.least) >> half;
+  std::vector<uint32_t> counts(static_cast<size_t>(last - base) + 1);
+  for (size_t begin = 0; begin < row.size(); begin += block_width) {
+    const size_t end = std::min(begin + block_width, row.size());
+    uint32_t bits = 0;
+    for (size_t i = begin; i < end; ++i) bits |= std::bit_cast<uint32_t>(row[i]);
+    if (bits << half != 0) return {};
+    for (size_t i = begin; i < end; ++i) ++counts[(falling_key(row[i]) >> half) - base];
+  }
+  std::vector<LogitRun> runs;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    runs.push_back({(static_cast<int32_t>(i) + base) * (1 << half), counts[i]});
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::vector<LogitRun> runs_of(std::span<const float> row, const RowIndex& index) {
+  std::vector<LogitRun> runs = widened_runs_of(row, index);
+  if (!runs.empty()) return runs;
+  SortScratch& scratch = sort_scratch();
+  const std::span<Keyed> all = front_of(row, index, bucket_limit, scratch.elements);
+  if (scratch.radix.size() < all.size()) scratch.radix.resize(all.size());
+  sort_by_key(all, scratch.radix);
+  for (const Keyed& element : all) {
+    if (runs.empty() || runs.back().key != element.key) runs.push_back({element.key, 0});
+    ++runs.back().count;
+  }
+  return runs;
 }
 
 uint32_t id_at_rank(std::span<const float> row, const RowIndex& index, size_t rank, float logit,

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -23,24 +24,46 @@ namespace mlx_sampling {
 // Whether the buckets of a row follow each other: none of its logits is too great for one.
 bool has_buckets(const RowIndex& index);
 
-// Some of a row's logits, by bucket: how many were looked at, and the sum of their exponentials.
-// Others may be lower or higher: a guess for what all of a bucket have is `share` times as much.
+// Some of a row's logits, by bucket: how many were looked at, and sums over them, of e = exp(logit
+// - greatest) and of e * (logit - greatest). A guess for what all of a bucket have is `share` times
+// as much. Few logits can make up most of the sum: those above a ceiling are better left out, and
+// added by themselves.
 struct BucketGuess {
   static constexpr size_t share = block_width / 16;
+  float ceiling = std::numeric_limits<float>::infinity();
   std::array<uint32_t, bucket_limit> counts{};
   std::array<float, bucket_limit> exps{};
+  std::array<float, bucket_limit> weighted{};
+
+  void add(float logit, float below, float exp) {
+    const size_t bucket = bucket_of(logit);
+    ++counts[bucket];
+    exps[bucket] += exp;
+    weighted[bucket] += exp * below;
+  }
 
   // As few of the first buckets as are guessed to hold `count` logits, and to leave no more than
   // `rest` to the exponentials of all others.
   size_t buckets_for(size_t count, float rest) const;
 };
 
-// The float sum of exp(logit - greatest) in id order.
-float exp_sum_in_id_order(std::span<const float> row, float greatest, BucketGuess& guess);
+// The float sum of exp(logit - greatest) in id order; `all` gets the exponentials unless it is
+// null.
+float exp_sum_in_id_order(std::span<const float> row, float greatest, BucketGuess& guess,
+                          float* all = nullptr);
 
 // The elements of a row's first `buckets`, in id order; they lie in `memory`.
 std::span<Keyed> front_of(std::span<const float> row, const RowIndex& index, size_t buckets,
                           std::vector<Keyed>& memory);
+
+// How many candidates of a row have one logit.
+struct LogitRun {
+  int32_t key;  // falling
+  uint32_t count;
+};
+
+// All logits of a row, the greatest first.
+std::vector<LogitRun> runs_of(std::span<const float> row, const RowIndex& index);
 
 // The id that llama.cpp has at `rank` after it sorted the whole row, where `logit` is the one that
 // stands there.

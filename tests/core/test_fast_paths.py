@@ -48,6 +48,11 @@ CHAINS = {
     "top_p then ids": lambda: [_ext.TopP(0.9), _ext.LogitBias([(3, 1.5)]), _ext.Dist()],
     "top_p min_keep": lambda: [_ext.TopP(0.3, 2000), _ext.Dist()],
     "typical": lambda: [_ext.TypicalP(0.95), _ext.Dist()],
+    "typical then": lambda: [_ext.TypicalP(0.9, 3), _ext.Temperature(1.3), _ext.Dist()],
+    "typical greedy": lambda: [_ext.TypicalP(0.7), _ext.Greedy()],
+    "typical most": lambda: [_ext.TypicalP(0.9995), _ext.Dist()],
+    "typical then ids": lambda: [_ext.TypicalP(0.9), _ext.TopK(50), _ext.Dist()],
+    "typical min_keep": lambda: [_ext.TypicalP(0.1, 1500), _ext.Dist()],
     "typical little": lambda: [_ext.TypicalP(0.2, 5), _ext.Dist()],
     "top_n_sigma": lambda: [_ext.TopNSigma(1.0), _ext.Dist()],
     "mirostat": lambda: [_ext.Mirostat(5.0, 0.1, 1000, 100)],
@@ -66,7 +71,18 @@ CHAINS = {
     "xtc": lambda: [_ext.Xtc(1.0, 0.01), _ext.Dist()],
 }
 WIDTHS = (1, 2, 40, 255, 257, 1024, 1025, 1300, 3000, 9000)
-KINDS = ("plain", "bfloat16", "coarse", "masked", "flat", "zeros", "huge", "wide", "rising")
+KINDS = (
+    "plain",
+    "bfloat16",
+    "coarse",
+    "eighths",
+    "masked",
+    "flat",
+    "zeros",
+    "huge",
+    "wide",
+    "rising",
+)
 
 
 def row_of(kind: str, width: int, rng: np.random.Generator) -> np.ndarray:
@@ -76,6 +92,8 @@ def row_of(kind: str, width: int, rng: np.random.Generator) -> np.ndarray:
         row = (row.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     elif kind == "coarse":
         row = np.round(row)  # -0.0 and 0.0 among them
+    elif kind == "eighths":
+        row = np.round(row * 8) / 8 + np.float32(1e-3)  # tied, and not bfloat16
     elif kind == "flat":
         row = np.full(width, rng.uniform(-9, 9), dtype=np.float32)
     elif kind == "zeros":
@@ -245,7 +263,7 @@ def test_pieces_beside_their_plain_ways(tmp_path, flags):
     binary = tmp_path / "check"
     sources = [
         Path(__file__).with_name("fast_math_check.cpp"),
-        *(CORE / name for name in ("exp_floats.cpp", "ordered_sum.cpp")),
+        *(CORE / name for name in ("exp_floats.cpp", "ordered_sum.cpp", "run_order.cpp")),
     ]
     options = ["-std=c++20", "-O3", "-ffp-contract=off", f"-I{ROOT / 'csrc'}", *flags]
     subprocess.run(["g++", *options, *sources, "-o", binary], check=True)
@@ -254,7 +272,13 @@ def test_pieces_beside_their_plain_ways(tmp_path, flags):
         environment = {**os.environ, "GLIBC_TUNABLES": tunables}
         ran = subprocess.run([binary], env=environment, capture_output=True, text=True, check=True)
         lines = [line.split() for line in ran.stdout.splitlines()]
-        assert [name for name, _, _ in lines] == ["exps", "sums", "sorts"]
+        assert [name for name, _, _ in lines] == [
+            "exps",
+            "sums",
+            "bounded_sums",
+            "sorts",
+            "run_orders",
+        ]
         for name, compared, differing in lines:
             assert int(compared) > 20_000, name
             assert int(differing) == 0, name

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 
 #include "core/bucket_order.h"
@@ -96,7 +95,7 @@ bool TopP::take_ranked(std::span<const Keyed> ranked, float greatest, float exps
     kept.resize(begin + elements.size());
     Candidate* const candidates = kept.data() + begin;
     for (size_t i = 0; i < elements.size(); ++i) {
-      const float logit = std::bit_cast<float>(Float32Bits::word(-elements[i].key));
+      const float logit = logit_of(elements[i]);
       candidates[i] = {elements[i].id, logit, 0.0f};
       below[i] = logit - greatest;
     }
