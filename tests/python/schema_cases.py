@@ -55,6 +55,7 @@ CASES = [
     ("contains", {"type": "array", "contains": {"type": "integer"}}, ["[1]", '["a",1,"b"]'], ["[]", '["a"]', "[1.5]"]),
     ("minContains", {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2}, "contains": {"const": 1}, "minContains": 2}, ["[1,1]", "[1,0,1,1]"], ["[1]", "[0,1]"]),
     ("maxContains", {"type": "array", "items": {"enum": [0, 1]}, "contains": {"const": 1}, "maxContains": 2}, ["[1]", "[1,0,1]"], ["[1,1,1]", "[0,1,1,1]"]),
+    ("maxContains", {"type": "array", "contains": {"const": 1}, "minContains": 0, "maxContains": 1}, ["[]", "[0,0,2]", "[0,1]"], ["[1,1]"]),
     ("uniqueItems", {"type": "array", "items": {"enum": ["a", "b", 1]}, "uniqueItems": True},
      ["[]", '["b","a"]', '[1,"a","b"]'], ['["a","a"]', "[1,1]", '["a","b","a"]']),
     ("unevaluatedItems", {"type": "array", "allOf": [{"prefixItems": [{"type": "integer"}]}], "unevaluatedItems": False},

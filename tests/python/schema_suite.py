@@ -29,12 +29,12 @@ def suite_folder():
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mlx-sampling"
     folder = cache / f"jsonschema-{PIN}" / "draft2020-12"
     if not folder.is_dir():
-        with tempfile.TemporaryDirectory() as temporary:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
             _download(Path(temporary))
-            folder.parent.mkdir(parents=True, exist_ok=True)
             try:
                 (Path(temporary) / f"jsonschema-{PIN}/json/tests/draft2020-12").rename(folder)
-            except OSError:  # another file system, or another run was first
+            except OSError:  # another run was first
                 if not folder.is_dir():
                     raise
     return folder

@@ -30,9 +30,13 @@ def json_schema_to_gbnf(
     Properties come in declared order (required and optional as they stand, what no `properties` names
     after them), each declared one at most once. Strings are escaped only where JSON demands it. Numbers
     of which more than their type is asked have no exponent, and at most 15 digits if they have a
-    fraction. `format` is enforced for the formats of the standard, as a subset that all readers take;
-    of other formats the standard says that they are annotations. Patterns are ECMA-262's. Two
-    properties that no `properties` names may get the same name: no grammar can forbid it.
+    fraction; integers have none. `format` is enforced for the formats of the standard, as a subset that
+    all readers take; of other formats the standard says that they are annotations. Patterns are
+    ECMA-262's, and what Python's `re` reads differently is not written.
+
+    Beyond a grammar: two properties that no `properties` names may get the same name. And of a
+    `multipleOf` such as 0.01 decimal multiples are written, which validators that divide doubles may
+    refuse.
 
     Args:
         schema: The schema, or its JSON text (in which numbers are taken as they are written).
@@ -71,7 +75,7 @@ def json_schema_to_gbnf(
     while True:
         try:
             document = Document(value, allowed, dropped)
-            return Writer(Normalizer(allowed), whitespace).write(((document.root, True),), root)
+            return Writer(Normalizer(allowed), whitespace, root).write(((document.root, True),))
         except JsonSchemaError as error:
             dropped = _given_up(error, allowed, dropped)
         except RecursionError:

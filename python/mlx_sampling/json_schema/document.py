@@ -20,6 +20,7 @@ from mlx_sampling.json_schema.keywords import (
     SINGLES,
     hint_for,
     kind_of,
+    shown,
 )
 
 __all__ = ["Document", "Node", "read_schema"]
@@ -106,10 +107,9 @@ class Node:
             if keyword in CHECKS:
                 valid, expected = CHECKS[keyword]
                 if not valid(value):
-                    got = (
-                        f"{kind_of(value)}" if isinstance(value, (dict, list)) else f"{value!r:.60}"
-                    )
-                    raise self.error(f'Expected "{keyword}" to be {expected}, got {got}.')
+                    got = shown(value)
+                    hint = hint_for(keyword, value)
+                    raise self.error(f'Expected "{keyword}" to be {expected}, got {got}.{hint}')
             elif not (
                 keyword in ANNOTATIONS
                 or keyword in self.document.allowed

@@ -40,7 +40,7 @@ def _ipv6() -> str:
 
 _LABEL = "[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20}){0,2}"
 _ATEXT = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\-]"
-_UCS = "\\u{A0}-\\u{D7FF}\\u{F900}-\\u{FDCF}\\u{FDF0}-\\u{FFEF}\\u{10000}-\\u{1FFFD}\\u{20000}-\\u{2FFFD}"
+_UCS = "\\u{A0}-\\u{D7FF}\\u{F900}-\\u{FDCF}\\u{FDF0}-\\u{FFEF}"
 
 
 def _uri(letters: str) -> tuple[str, str]:
@@ -48,7 +48,9 @@ def _uri(letters: str) -> tuple[str, str]:
     escaped = "%[0-9A-Fa-f]{2}"
     unreserved = f"A-Za-z0-9._~\\-!$&'()*+,;={letters}"
     path = f"(?:[{unreserved}:@]|{escaped})"
-    host = f"(?:(?:[{unreserved}]|{escaped})*|\\[{_ipv6()}\\])"
+    host = f"(?:[{unreserved}]|{escaped})*"
+    if not letters:
+        host = f"(?:{host}|\\[{_ipv6()}\\])"
     authority = f"(?:(?:[{unreserved}:]|{escaped})*@)?{host}(?::[0-9]{{0,5}})?"
     tail = f"(?:\\?(?:{path}|[/?])*)?(?:#(?:{path}|[/?])*)?"
     rooted = f"//{authority}(?:/{path}*)*|/(?:{path}+(?:/{path}*)*)?"
@@ -83,7 +85,7 @@ FORMATS = {
         "iri": _IRI,
         "iri-reference": _IRI_REFERENCE,
         "json-pointer": _POINTER,
-        "relative-json-pointer": f"(?:0|[1-9][0-9]{{0,5}})(?:#|{_POINTER})",
+        "relative-json-pointer": f"(?:0|[1-9]{{1,4}}0?)(?:#|{_POINTER})",
         "duration": _DURATION,
     }.items()
 }

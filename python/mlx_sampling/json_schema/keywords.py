@@ -21,6 +21,7 @@ __all__ = [
     "as_fraction",
     "hint_for",
     "kind_of",
+    "shown",
 ]
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
@@ -47,7 +48,7 @@ MAPS = frozenset(
     {"$defs", "definitions", "dependentSchemas", "dependencies", "patternProperties", "properties"}
 )
 
-# they say nothing about what is valid; "x-..." neither
+# they say nothing about what is valid; OpenAPI's, and "x-...", neither
 ANNOTATIONS = frozenset(
     [
         "$anchor",
@@ -64,8 +65,10 @@ ANNOTATIONS = frozenset(
         "definitions",
         "deprecated",
         "description",
+        "discriminator",
         "example",
         "examples",
+        "externalDocs",
         "readOnly",
         "title",
         "writeOnly",
@@ -81,8 +84,12 @@ _ELSEWHERE = {
 }
 
 
-def hint_for(keyword: str) -> str:
-    """What may have been meant by a keyword that there is none of; empty, or "; ..."."""
+def hint_for(keyword: str, value: Any = None) -> str:
+    """What may have been meant by a keyword that there is none of, or by its value: empty, or a sentence."""
+    if keyword == "items" and isinstance(value, list):
+        return ' "prefixItems" holds an array since Draft 2020-12.'
+    if keyword in CHECKS:
+        return ""
     if keyword in _ELSEWHERE:
         return f"; {_ELSEWHERE[keyword]}"
     close = difflib.get_close_matches(keyword[:60], [*CHECKS, *ANNOTATIONS], 1, 0.75)
@@ -103,6 +110,14 @@ def kind_of(value: Any) -> str:
         if isinstance(value, kinds):
             return name
     return type(value).__name__
+
+
+def shown(value: Any) -> str:
+    """A value for a message: itself where it is short."""
+    short = isinstance(value, (str, bool, float)) or (
+        isinstance(value, int) and abs(value) < 10**40
+    )
+    return f"{value!r:.60}" if short else kind_of(value)
 
 
 def as_fraction(value: Any) -> Fraction | None:

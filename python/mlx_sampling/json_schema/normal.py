@@ -17,7 +17,7 @@ from mlx_sampling.json_schema.document import Node
 from mlx_sampling.json_schema.emptiness import is_empty
 from mlx_sampling.json_schema.keywords import ANNOTATIONS
 from mlx_sampling.json_schema.numbers import NumberShape
-from mlx_sampling.json_schema.objects import ObjectShape
+from mlx_sampling.json_schema.objects import NamePattern, ObjectShape
 from mlx_sampling.json_schema.simple import SimpleShape
 from mlx_sampling.json_schema.strings import StringShape
 from mlx_sampling.json_schema.values import value_key
@@ -119,6 +119,7 @@ class Normalizer:
         self._open: set[tuple[Literal, str]] = set()
         self._constants: dict[Any, Constant] = {}
         self._unions: dict[tuple[Conjunction, ...], Union] = {}
+        self._languages: dict[str, NamePattern] = {}
         self._never: Conjunction = ((Union(()), True),)
         self._empty: dict[Conjunction, bool] = {}
         self._families: dict[Node, list[Family]] = {}
@@ -133,6 +134,16 @@ class Normalizer:
     def never(self) -> Conjunction:
         """A type that nothing is of."""
         return self._never
+
+    def languages(self, expression: str) -> NamePattern:
+        """What an expression demands of a string.
+
+        Raises:
+            RegexError: The expression is not one, or not of the supported kind.
+        """
+        if expression not in self._languages:
+            self._languages[expression] = strings.languages_of(expression)
+        return self._languages[expression]
 
     def constant(self, value: Any) -> Constant:
         return self._constants.setdefault(value_key(value), Constant(value))

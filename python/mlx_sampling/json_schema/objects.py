@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mlx_sampling.json_schema.document import Node
 from mlx_sampling.json_schema.regex import RegexError
-from mlx_sampling.json_schema.strings import Language, languages_of
+from mlx_sampling.json_schema.strings import Language
 
 if TYPE_CHECKING:
     from mlx_sampling.json_schema.normal import Conjunction, Literal, Normalizer
@@ -106,7 +106,7 @@ def _patterns(context: Normalizer, node: Node) -> list[tuple[NamePattern, Node]]
     found = []
     for expression, child in node.named("patternProperties").items():
         try:
-            found.append((languages_of(expression), child))
+            found.append((context.languages(expression), child))
         except RegexError as error:
             context.unsupported(node, "patternProperties", f"patternProperties: {error}")
     return found

@@ -23,7 +23,7 @@ _ASSERTIONS = ("begin", "end", "ahead")
 
 
 class Language:
-    """The strings in which an expression is found. Compared by identity; made once per expression.
+    """The strings in which an expression is found. Compared by identity; made once per document.
 
     Attributes:
         tree: The expression as all validators read it; what must match matches it.
@@ -91,7 +91,6 @@ def has_assertion(tree: Tree) -> bool:
     return tree[0] in _ASSERTIONS or (tree[0] == "repeat" and has_assertion(tree[1]))
 
 
-@lru_cache(maxsize=512)
 def languages_of(expression: str) -> tuple[tuple[Language, bool], ...]:
     """What an expression demands: each language holds the string (True) or does not (False).
 
@@ -199,19 +198,36 @@ class StringShape(NamedTuple):
         return self.build(limit)
 
     def build(self, limit: int) -> Automaton:
-        parts = [(language.automaton(positive), positive) for language, positive in self.atoms]
-        if self.excluded:
-            parts.append((automaton.from_words(sorted(self.excluded)), False))
-        bounds = [(lo, hi) for lo, hi in (a.lengths() for a, positive in self.atoms if positive)]
-        low = max([lo for lo, _ in bounds], default=0)
-        highs = [hi for _, hi in bounds if hi is not None]
-        implied = low >= self.low and (self.high is None or (highs and min(highs) <= self.high))
-        if not implied or not parts:
-            parts.append((automaton.from_lengths(self.low, self.high, limit), True))
-        return automaton.product(parts, limit)
+        if self.low or self.high is not None:
+            bounds = [language.lengths() for language, positive in self.atoms if positive]
+            lows, highs = (
+                [low for low, _ in bounds],
+                [high for _, high in bounds if high is not None],
+            )
+            if max(lows, default=0) < self.low or (
+                self.high is not None and min(highs, default=self.high + 1) > self.high
+            ):
+                counted = automaton.from_lengths(self.low, self.high, limit)
+                others = self._replace(low=0, high=None).automaton(limit)
+                return automaton.product([(others, True), (counted, True)], limit)
+        if not self.atoms:
+            words = automaton.from_words(sorted(self.excluded))
+            return automaton.product([(words, False)], limit)
+        # one by one: shapes that differ in the last expression share what comes before
+        (language, positive), before = self.atoms[-1], self.atoms[:-1]
+        last = (language.automaton(positive), positive)
+        if not before and not self.excluded:
+            return automaton.product([last], limit)
+        rest = self._replace(low=0, high=None, atoms=before).automaton(limit)
+        return automaton.product([(rest, True), last], limit)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=len(FORMATS))
+def _languages_of_format(name: str) -> tuple[tuple[Language, bool], ...]:
+    return languages_of(FORMATS[name])
+
+
+@lru_cache(maxsize=64)
 def _small_automaton(shape: StringShape) -> Automaton:
     return shape.build(SMALL)
 
@@ -238,7 +254,7 @@ def not_length(context: Normalizer, node: Node, kind: str) -> list:
 
 def _pattern(context: Normalizer, node: Node) -> tuple[tuple[Language, bool], ...] | None:
     try:
-        return languages_of(node.get("pattern"))
+        return context.languages(node.get("pattern"))
     except RegexError as error:
         context.unsupported(node, "pattern", f"pattern: {error}")
         return None
@@ -261,7 +277,7 @@ def format_(context: Normalizer, node: Node, kind: str) -> list:
         context.unsupported(node, "format", f'format "{name}"')
     if kind != "string" or name not in FORMATS:
         return [context.full(kind)]
-    return [StringShape(atoms=languages_of(FORMATS[name]))]
+    return [StringShape(atoms=_languages_of_format(name))]
 
 
 def not_format(context: Normalizer, node: Node, kind: str) -> list:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from mlx_sampling.json_schema.automaton import TooLarge
 from mlx_sampling.json_schema.codepoints import ANY, CodePoints, intersect, invert, of, unite
@@ -158,7 +159,7 @@ def _narrowed(shape: StringShape) -> Tree | None:
         return None
     found = None
     for outer in (8, 4, 2, 1, 0):
-        inner = _most(lambda n, outer=outer: _clamped(entire, outer, n), shape.high)
+        inner = _most(partial(_clamped, entire, outer), shape.high)
         if inner is not None:
             found = _clamped(entire, outer, inner)
             if inner >= _RUN:

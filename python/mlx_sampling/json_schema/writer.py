@@ -42,9 +42,10 @@ class Writer:
         blamed: What an error points at: the schema whose rule is being written.
     """
 
-    def __init__(self, context: Normalizer, whitespace: str):
+    def __init__(self, context: Normalizer, whitespace: str, root: str):
         self.context = context
         self.grammar = Grammar()
+        self.root = self.grammar.fresh(root)
         self.gap = EMPTY
         if whitespace == "bounded":
             blank: Expr = chars(((9, 9), (32, 32)))
@@ -57,15 +58,15 @@ class Writer:
         self._waiting: list[Conjunction] = []
         self.blamed: Any = None
 
-    def write(self, root: Conjunction, name: str) -> str:
-        """The grammar's text.
+    def write(self, literals: Conjunction) -> str:
+        """The text of the grammar of a type.
 
         Raises:
             JsonSchemaError: Something cannot be enforced, or no value is valid.
         """
-        root = self.context.simplified(root)
-        self._rules[root] = self.grammar.fresh(name)
-        self._waiting.append(root)
+        literals = self.context.simplified(literals)
+        self._rules[literals] = self.root
+        self._waiting.append(literals)
         while self._waiting:
             literals = self._waiting.pop()
             self.blamed = blamed(literals)
@@ -73,7 +74,7 @@ class Writer:
             self.grammar.define(self._rules[literals], body)
             if len(self.grammar.rules) > RULES:
                 raise self.blamed.error(f"the grammar takes more than {RULES} rules")
-        if not self.grammar.prune(self._rules[root]):
+        if not self.grammar.prune(self.root):
             raise JsonSchemaError("#", "no value is valid")
         return self.grammar.text()
 
