@@ -79,6 +79,7 @@ def speculative_stream(
         An iterator over the token ids, with the run's `figures`.
 
     Raises:
+        RuntimeError: The drafter drafts for another stream.
         NonfiniteLogitsError: At the step whose row has NaN or an infinity, before its token is drawn; or the
             draft model has such a row.
         CacheNotRestoredError: A forward pass failed and a cache cannot be cut back.
@@ -196,6 +197,7 @@ def _stream(
     new: list[int] = []  # handed out since the drafter was told
     try:
         judge.begin(options.prompt)
+        _claim(drafter)
         begun = True
         drafter.begin(options.prompt, judge.sampler, options.excluded)
         draft = Draft([])
@@ -215,7 +217,8 @@ def _stream(
                 figures.add_token(at, size, kept)
                 new.append(token)
                 if last:
-                    drafter.end(new)
+                    begun = False
+                    _release(drafter, new)
                     yield token
                     return
                 yield token
@@ -233,6 +236,26 @@ def _stream(
     except BaseException as error:
         _end_all(run, drafter if begun else None, new, error)
         raise
+
+
+def _claim(drafter: Drafter) -> None:
+    """Takes a drafter for a run; it serves one at a time.
+
+    Raises:
+        RuntimeError: It drafts for another one.
+    """
+    if drafter.busy:
+        raise RuntimeError(
+            "[drafter] Expected a drafter that is free, got one that drafts for another stream: close it."
+        )
+    drafter.busy = True
+
+
+def _release(drafter: Drafter, new: list[int]) -> None:
+    try:
+        drafter.end(new)
+    finally:
+        drafter.busy = False
 
 
 def _hold(run: DecodeRun, token: int, kept: bool) -> None:
@@ -267,7 +290,7 @@ def _end_all(run: DecodeRun, drafter: Drafter | None, new: list[int], error: Bas
     if drafter is None:
         return
     try:
-        drafter.end(new)
+        _release(drafter, new)
     except Exception as second:
         if not isinstance(error, Exception):
             raise
