@@ -62,7 +62,8 @@ def _character(node: Node, draw: random.Random) -> str:
         return draw.choice(fitting)
     if not node.negated:
         first, last = draw.choice([r for r in node.ranges if r[0] <= r[1]])
-        return chr(draw.choice((first, last, draw.randint(first, last))))
+        c = draw.choice((first, last, draw.randint(first, last)))
+        return chr(first if 0xD800 <= c <= 0xDFFF else c)
     while True:  # nearly all characters are in a negated class
         c = draw.choice((draw.randint(1, 0x17F), draw.randint(0x800, 0xD7FF), 0x1F600, 0x10FFFF))
         if node.has(c):

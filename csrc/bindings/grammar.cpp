@@ -19,27 +19,32 @@ using namespace nb::literals;
 namespace mlx_sampling {
 namespace {
 
-using Release = nb::call_guard<nb::gil_scoped_release>;
 using Words = nb::ndarray<uint32_t, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
 
-bool accept_text(GrammarMatcher& self, const nb::bytes& text) {
+// `call` on a matcher that no other thread uses meanwhile.
+template <typename Matcher, typename Call>
+auto alone(Matcher& matcher, Call call) {
   const nb::gil_scoped_release release;
-  return self.accept_text(view(text));
+  const InUse use(matcher);
+  return call(matcher);
+}
+
+bool accept_text(GrammarMatcher& self, const nb::bytes& text) {
+  return alone(self, [&](auto& matcher) { return matcher.accept_text(view(text)); });
 }
 
 size_t viable_prefix(const GrammarMatcher& self, const nb::bytes& text) {
-  const nb::gil_scoped_release release;
-  return self.viable_prefix(view(text));
+  return alone(self, [&](auto& matcher) { return matcher.viable_prefix(view(text)); });
 }
 
 void fill_words(const GrammarMatcher& self, const Words& words) {
-  const nb::gil_scoped_release release;
-  self.fill_bitmask({words.data(), words.size()});
+  alone(self, [&](auto& matcher) { matcher.fill_bitmask({words.data(), words.size()}); });
 }
 
 nb::list history(const GrammarMatcher& self) {
+  const InUse use(self);
   nb::list steps;
   for (size_t i = 0; i < self.steps(); ++i) {
     const auto [is_text, token, text] = self.step(i);
@@ -66,22 +71,45 @@ void bind_grammar(nb::module_& m) {
   nb::class_<GrammarMatcher>(m, "GrammarMatcher",
                              "A request's state in a grammar; see grammar_matcher.h.")
       .def(nb::init<std::shared_ptr<const Grammar>>(), "grammar"_a)
-      .def("accept_token", &GrammarMatcher::accept_token, "token"_a, Release(),
-           "False: refused, and nothing changed.")
-      .def("can_accept", &GrammarMatcher::can_accept, "token"_a, Release())
+      .def(
+          "accept_token",
+          [](GrammarMatcher& self, uint32_t token) {
+            return alone(self, [&](auto& matcher) { return matcher.accept_token(token); });
+          },
+          "token"_a, "False: refused, and nothing changed.")
+      .def(
+          "can_accept",
+          [](const GrammarMatcher& self, uint32_t token) {
+            return alone(self, [&](auto& matcher) { return matcher.can_accept(token); });
+          },
+          "token"_a)
       .def("accept_text", &accept_text, "text"_a, "False: refused, and nothing changed.")
       .def("viable_prefix", &viable_prefix, "text"_a, "How many bytes can be taken.")
       .def("fill_bitmask", &fill_words, nb::arg("words").noconvert(),
            "Into uint32 words, one bit per token; see grammar_matcher.h.")
       .def("is_completed", &GrammarMatcher::is_completed)
       .def("is_terminated", &GrammarMatcher::is_terminated)
-      .def("forced_tokens", &GrammarMatcher::forced_tokens, "limit"_a = 1024, Release())
+      .def(
+          "forced_tokens",
+          [](const GrammarMatcher& self, size_t limit) {
+            return alone(self, [&](auto& matcher) { return matcher.forced_tokens(limit); });
+          },
+          "limit"_a = 1024)
       .def("steps", &GrammarMatcher::steps)
       .def("history", &history, "The accepted tokens, and texts as bytes.")
-      .def("rollback", &GrammarMatcher::rollback, "count"_a, Release())
-      .def("reset", &GrammarMatcher::reset, Release())
       .def(
-          "fork", [](const GrammarMatcher& self) { return GrammarMatcher(self); }, Release(),
+          "rollback",
+          [](GrammarMatcher& self, size_t count) {
+            alone(self, [&](auto& matcher) { matcher.rollback(count); });
+          },
+          "count"_a)
+      .def("reset",
+           [](GrammarMatcher& self) { alone(self, [](auto& matcher) { matcher.reset(); }); })
+      .def(
+          "fork",
+          [](const GrammarMatcher& self) {
+            return alone(self, [](auto& matcher) { return GrammarMatcher(matcher); });
+          },
           "A copy that goes its own way.");
 }
 

@@ -54,17 +54,18 @@ Column<float> row_of(const RequestState& state) {
   return column<float>(state.row(), [](float logit) { return logit; });
 }
 
-std::tuple<Column<uint32_t>, Column<float>, Column<float>> candidates_of(
-    const RequestState& state) {
+std::tuple<Column<uint32_t>, Column<float>, Column<float>> candidates_of(RequestState& state) {
   const InUse use(state);
+  place_candidates(state);
   const auto& data = state.candidates.data;
   return {column<uint32_t>(data, [](const Candidate& c) { return c.id; }),
           column<float>(data, [](const Candidate& c) { return c.logit; }),
           column<float>(data, [](const Candidate& c) { return c.p; })};
 }
 
-std::pair<Column<uint32_t>, Column<float>> law_of(const RequestState& state) {
+std::pair<Column<uint32_t>, Column<float>> law_of(RequestState& state) {
   const InUse use(state);
+  place_candidates(state);
   const auto& data = state.candidates.data;
   return {column<uint32_t>(data, [](const Candidate& c) { return c.id; }),
           column<float>(data, [](const Candidate& c) { return c.p; })};
@@ -181,7 +182,7 @@ void restore_from(RequestState& state, const nb::bytes& bytes, std::optional<uin
   restore(state, {static_cast<const uint8_t*>(bytes.data()), bytes.size()}, seed);
 }
 
-std::vector<std::pair<uint32_t, double>> top_of(const Chain& chain, const RequestState& state,
+std::vector<std::pair<uint32_t, double>> top_of(const Chain& chain, RequestState& state,
                                                 std::string_view kind, size_t count) {
   const InUse use(state);
   std::vector<std::pair<uint32_t, double>> pairs;
@@ -357,7 +358,7 @@ void bind_request(nb::module_& m) {
            "Tokens and log probabilities; see logprobs.h.")
       .def(
           "logprob",
-          [](const Chain& chain, const RequestState& s, std::string_view kind, uint32_t token) {
+          [](const Chain& chain, RequestState& s, std::string_view kind, uint32_t token) {
             const InUse use(s);
             return logprob_of(chain, s, parse_logprob_kind(kind), token);
           },

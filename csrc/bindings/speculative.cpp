@@ -114,7 +114,10 @@ std::tuple<uint32_t, bool, Timings> step_of_rows(const Chain& chain, RequestStat
                                                  std::optional<uint32_t> token,
                                                  const std::optional<Row>& probs) {
   std::optional<Draft> draft;
-  if (token && probs) draft = Draft{*token, view(*probs)};
+  if (token.has_value() != probs.has_value()) {
+    refuse("[draft_step] Expected a draft token and its probs, got one of them.");
+  }
+  if (token) draft = Draft{*token, view(*probs)};
   const nb::gil_scoped_release release;
   const DraftStep done = draft_step(chain, state, rows, row, draft);
   const auto& [forward, readback, finite_scan, chain_time, grammar] = done.step.timings;

@@ -19,11 +19,9 @@ MLX_SAMPLING_CLONES bool find_buckets(const float* __restrict logits, size_t cou
   int32_t odd = 0;
   int32_t key = falling_key(*greatest);
   for (size_t i = 0; i < count; ++i) {
-    const float place = buckets_per_logit * logits[i] + bucket_of_zero;
-    odd |= static_cast<int32_t>(!(place < 1e9f));
-    const float from_0 = place > 0 ? place : 0;
-    const float rising = from_0 < bucket_limit - 1 ? from_0 : bucket_limit - 1;
-    buckets[i] = static_cast<uint8_t>(bucket_limit - 1 - static_cast<int32_t>(rising));
+    const float place = bucket_place(logits[i]);
+    odd |= static_cast<int32_t>(!(place < bucket_place_end));
+    buckets[i] = static_cast<uint8_t>(bucket_at(place));
     key = std::min(key, falling_key(logits[i]));
   }
   *greatest = std::bit_cast<float>(Float32Bits::word(-key));

@@ -47,11 +47,18 @@ class Chain {
  private:
   template <typename Run>
   auto guarded(RequestState& state, Run&& run) const;
-  uint32_t run(RequestState& state) const;
+  uint32_t run(RequestState& state, const Mt19937& distribution) const;
   void add(RequestState& state, uint32_t token) const;
   void run_and_weigh(RequestState& state) const;
 
   std::vector<std::shared_ptr<const Sampler>> stages_;
+  bool may_stay_open_;
 };
+
+// Puts every candidate of the last step in its place. Most callers want the token alone, and that
+// depends on the order of tied logits at one place only: a first stage may leave it open, and the
+// step is done again in full, with the stream as it was, for whoever looks at the candidates.
+// Throws std::logic_error where the row is gone.
+void place_candidates(RequestState& state);
 
 }  // namespace mlx_sampling

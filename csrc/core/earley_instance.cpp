@@ -7,14 +7,6 @@
 
 namespace mlx_sampling {
 
-struct EarleyMaker::Member {
-  uint32_t rule;
-  const EarleySet* after;  // open: without its items
-  Items items;
-  bool completed = false;
-  std::vector<uint32_t> from;  // members whose items this one has too
-};
-
 const EarleySet* EarleyInstance::after_rule(uint32_t rule) const {
   const auto at = std::lower_bound(after.begin(), after.end(), rule,
                                    [](const auto& pair, uint32_t r) { return pair.first < r; });
@@ -36,6 +28,7 @@ const EarleyInstance* EarleyMaker::instance(std::vector<EarleyInstance::Entry> e
   std::vector<Member> members = members_of(entries);
   connect(members);
   flow(members);
+  drop_subsets(members);
   EarleyInstance made;
   if (const EarleyInstance* same = equal_instance(members)) {
     made.after = same->after;
@@ -49,6 +42,7 @@ const EarleyInstance* EarleyMaker::instance(std::vector<EarleyInstance::Entry> e
     set.items = arena_.copy(std::span<const EarleyItem>(member.items));
     set.completed = member.completed;
     set.instance = &kept;
+    set.is_open = false;
     kept.after.emplace_back(member.rule, &set);
   }
   memory_.fetch_add(256 + 32 * members.size(), std::memory_order_relaxed);
@@ -71,7 +65,10 @@ std::vector<EarleyMaker::Member> EarleyMaker::members_of(
   }
   std::sort(rules.begin(), rules.end());
   std::vector<Member> members;
-  for (uint32_t rule : rules) members.push_back({rule, make({}, false), {}, false, {}});
+  for (uint32_t rule : rules) {
+    members.push_back({rule, make({}, false), {}, false, {}});
+    members.back().after->is_open = true;
+  }
   for (const auto& [rule, waiting] : entries) {
     Member& member = members[std::lower_bound(rules.begin(), rules.end(), rule) - rules.begin()];
     member.items.assign(waiting->items.begin(), waiting->items.end());

@@ -124,6 +124,7 @@ void EarleyMaker::canonicalise(Items& items) {
     if (automaton_.rule_of(item.state).counted) merge_counts(sorted_, first);
   }
   items.swap(sorted_);
+  drop_subsets(items);
 }
 
 void EarleyMaker::complete(const EarleySet* parent, Items& items, bool& completed) {

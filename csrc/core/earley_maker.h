@@ -66,7 +66,14 @@ class EarleyMaker {
     std::vector<const EarleySet*> tails;  // for tail calls: sets that go on as they are
   };
 
-  struct Member;
+  // One rule of an instance that is being made.
+  struct Member {
+    uint32_t rule;
+    const EarleySet* after;  // open: without its items
+    Items items;
+    bool completed = false;
+    std::vector<uint32_t> from;  // members whose items this one has too
+  };
 
   const EarleySet* make(std::span<const EarleyItem> items, bool completed);
   const EarleySet* intern(Items& items, bool completed);
@@ -75,6 +82,12 @@ class EarleyMaker {
   void complete(const EarleySet* parent, Items& items, bool& completed);
   void canonicalise(Items& items);
   void merge_counts(Items& items, size_t first);
+
+  // What goes on in one set goes on in another too: see earley_subsets.cpp.
+  bool is_subset(const EarleySet* small, const EarleySet* large, int depth);
+  bool compare(const EarleySet* small, const EarleySet* large, int depth);
+  void drop_subsets(Items& items);
+  void drop_subsets(std::vector<Member>& members);
 
   const EarleySet* arrive(Items& arrivals);
   void expand(const EarleySet* set);
@@ -114,6 +127,8 @@ class EarleyMaker {
   Items settled_;
   Items sorted_;
   uint32_t stamp_ = 0;
+  std::vector<Member>* members_ = nullptr;      // of the instance that is being made
+  std::unordered_map<uint64_t, bool> subsets_;  // pairs of sets that were compared
 };
 
 }  // namespace mlx_sampling

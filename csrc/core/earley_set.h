@@ -58,7 +58,8 @@ struct EarleySet {
   mutable std::atomic<const EarleyLoops*> loops = nullptr;
   mutable std::atomic<const LocalMask*> local_mask = nullptr;
   mutable std::atomic<const WholeMask*> whole_mask = nullptr;
-  mutable uint32_t stamp = 0;  // guarded
+  mutable bool is_open = false;  // guarded: has no items yet
+  mutable uint32_t stamp = 0;    // guarded
 };
 
 }  // namespace mlx_sampling

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/grammar.h"
+#include "core/in_use.h"
 
 namespace mlx_sampling {
 
@@ -18,6 +19,9 @@ namespace mlx_sampling {
 // then, as with whatever is refused, nothing has changed.
 class GrammarMatcher {
  public:
+  static constexpr const char* use_name = "matcher";
+  const UseFlag& use_flag() const { return use_; }  // for callers with several threads
+
   explicit GrammarMatcher(std::shared_ptr<const Grammar> grammar);
 
   const Grammar& grammar() const { return *grammar_; }
@@ -88,6 +92,7 @@ class GrammarMatcher {
   std::vector<Taken> steps_;
   std::string texts_;  // of the steps that are texts
   bool terminated_ = false;
+  UseFlag use_;
 };
 
 }  // namespace mlx_sampling

@@ -22,6 +22,11 @@ struct KeyedInteger : Keyed {};
 inline int32_t rising_key(float value) { return Float32Bits::key(std::bit_cast<uint32_t>(value)); }
 inline int32_t falling_key(float value) { return -rising_key(value); }
 
+// The logit whose falling key an element has, up to the sign of 0.
+inline float logit_of(const Keyed& element) {
+  return std::bit_cast<float>(Float32Bits::word(-element.key));
+}
+
 // What an insertion sort of up to 24 elements gives: equal ones stay in order. Each is put where
 // the number of those before it says, without a branch.
 template <typename T>

@@ -12,8 +12,7 @@ namespace {
 constexpr double negative_infinity = -std::numeric_limits<double>::infinity();
 
 // Tokens that can come, with their logits.
-std::vector<TokenLogprob> logits_of(const Chain& chain, const RequestState& state,
-                                    LogprobKind kind) {
+std::vector<TokenLogprob> logits_of(const Chain& chain, RequestState& state, LogprobKind kind) {
   if (!state.has_row()) {
     refuse("[logprobs] Expected a row of logits, got none: sample() first.");
   }
@@ -26,6 +25,7 @@ std::vector<TokenLogprob> logits_of(const Chain& chain, const RequestState& stat
     for (size_t i = 0; i < row.size(); ++i) add(static_cast<uint32_t>(i), row[i]);
     return tokens;
   }
+  place_candidates(state);
   const Candidates& candidates = state.candidates;
   if (candidates.selected < 0) {
     refuse(
@@ -40,8 +40,7 @@ std::vector<TokenLogprob> logits_of(const Chain& chain, const RequestState& stat
   return tokens;
 }
 
-std::vector<TokenLogprob> logprobs_of(const Chain& chain, const RequestState& state,
-                                      LogprobKind kind) {
+std::vector<TokenLogprob> logprobs_of(const Chain& chain, RequestState& state, LogprobKind kind) {
   auto tokens = logits_of(chain, state, kind);
   double greatest = negative_infinity;
   for (const TokenLogprob& token : tokens) greatest = std::max(greatest, token.logprob);
@@ -60,8 +59,8 @@ LogprobKind parse_logprob_kind(std::string_view name) {
   refuse("[kind] Expected \"raw\" or \"processed\", got \"", name, "\".");
 }
 
-std::vector<TokenLogprob> top_logprobs(const Chain& chain, const RequestState& state,
-                                       LogprobKind kind, size_t count) {
+std::vector<TokenLogprob> top_logprobs(const Chain& chain, RequestState& state, LogprobKind kind,
+                                       size_t count) {
   auto tokens = logprobs_of(chain, state, kind);
   count = std::min(count, tokens.size());
   const auto comes_first = [](const TokenLogprob& a, const TokenLogprob& b) {
@@ -72,7 +71,7 @@ std::vector<TokenLogprob> top_logprobs(const Chain& chain, const RequestState& s
   return {tokens.begin(), end};
 }
 
-double logprob_of(const Chain& chain, const RequestState& state, LogprobKind kind, uint32_t token) {
+double logprob_of(const Chain& chain, RequestState& state, LogprobKind kind, uint32_t token) {
   const auto tokens = logprobs_of(chain, state, kind);
   state.expect_token("logprob", token);
   const auto found = std::find_if(tokens.begin(), tokens.end(),

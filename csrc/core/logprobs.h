@@ -26,11 +26,11 @@ LogprobKind parse_logprob_kind(std::string_view name);
 
 // The `count` likeliest tokens, fewer where fewer can come at all; of equal ones the lowest id is
 // first. Throws std::invalid_argument where there is no row, or no step that gave a token for it.
-std::vector<TokenLogprob> top_logprobs(const Chain& chain, const RequestState& state,
-                                       LogprobKind kind, size_t count);
+std::vector<TokenLogprob> top_logprobs(const Chain& chain, RequestState& state, LogprobKind kind,
+                                       size_t count);
 
 // That of one token; -inf where it cannot come. Throws as `top_logprobs`, and for an id outside the
 // row.
-double logprob_of(const Chain& chain, const RequestState& state, LogprobKind kind, uint32_t token);
+double logprob_of(const Chain& chain, RequestState& state, LogprobKind kind, uint32_t token);
 
 }  // namespace mlx_sampling

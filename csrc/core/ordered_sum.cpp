@@ -78,37 +78,26 @@ MLX_SAMPLING_CLONES Moves square_moves(float start, const float* x, float mean, 
   return units.moves();
 }
 
-struct DoubleMoves {
-  double sum;
-  bool usable;  // no addend is halfway, or too large to be looked at
-};
-
-// Of a block. `low` is the power of two at or below the sum: 1.5 times it has the same last place,
-// and adding less than half of it stays where that holds. Moves are multiples of that place and
-// their sums below 2**53 of it, so any order of them is exact.
-MLX_SAMPLING_CLONES DoubleMoves double_moves(const float* x, double low) {
-  constexpr size_t lanes = 8;
-  static_assert(block % lanes == 0);
-  const double base = 1.5 * low;
-  const double half = std::ldexp(low, -std::numeric_limits<double>::digits);
-  const double limit = low / 64;  // a lane of such adds up to less than `low`, a block to 2 `low`
-  std::array<double, lanes> sums{};
-  std::array<int64_t, lanes> unusable{};
-  for (size_t i = 0; i < block; i += lanes) {
-    for (size_t lane = 0; lane < lanes; ++lane) {
-      const double addend = x[i + lane];
-      const double moved = (base + addend) - base;
-      sums[lane] += moved;
-      unusable[lane] |= static_cast<int64_t>(std::abs(addend - moved) == half) |
-                        static_cast<int64_t>(!(addend < limit));
-    }
+// Moves by addends between bounds, with those left out, and marked, that are not known.
+MLX_SAMPLING_CLONES Moves bounded_moves(float start, const float* __restrict low,
+                                        const float* __restrict high, size_t count, Range range,
+                                        int32_t* __restrict open) {
+  const float per_unit = 0.5f / range.half;
+  int32_t units = 0;
+  int32_t unusable = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const float moved = (start + low[i]) - start;
+    const float other = (start + high[i]) - start;
+    const int32_t unknown = static_cast<int32_t>(!(moved == other)) |
+                            static_cast<int32_t>(std::abs(low[i] - moved) == range.half) |
+                            static_cast<int32_t>(std::abs(high[i] - other) == range.half);
+    const float capped = moved < range.low ? moved : range.low;
+    const auto in_units = static_cast<int32_t>((capped > 0 ? capped : 0) * per_unit);
+    open[i] = unknown;
+    unusable |= static_cast<int32_t>(moved < 0);
+    units += in_units & (unknown - 1);
   }
-  DoubleMoves moves{0, true};
-  for (size_t lane = 0; lane < lanes; ++lane) {
-    moves.sum += sums[lane];
-    moves.usable &= unusable[lane] == 0;
-  }
-  return moves;
+  return {2.0 * range.half * units, unusable == 0};
 }
 
 // `one` adds one addend; `moves_of` looks at a block of them.
@@ -142,26 +131,6 @@ float add_in_order(float start, const float* x, size_t count) {
       });
 }
 
-double add_in_order(double start, const float* x, size_t count) {
-  double sum = start;
-  size_t i = 0;
-  if (fast_paths()) {
-    for (; i + block <= count; i += block) {
-      if (sum >= 1e-30 && sum <= 1e30) {
-        const double low = std::ldexp(1.0, std::ilogb(sum));
-        const DoubleMoves moves = double_moves(x + i, low);
-        if (moves.usable && sum + moves.sum < 2 * low) {
-          sum += moves.sum;
-          continue;
-        }
-      }
-      for (size_t j = i; j < i + block; ++j) sum += x[j];
-    }
-  }
-  for (; i < count; ++i) sum += x[i];
-  return sum;
-}
-
 bool add_in_any_order(float& sum, const float* x, size_t count) {
   const Range range = range_around(sum);
   if (!(range.low < range.high)) return count == 0;
@@ -170,6 +139,25 @@ bool add_in_any_order(float& sum, const float* x, size_t count) {
     const Moves moves = float_moves(sum, x + i, std::min(block, count - i), range);
     moved += moves.sum;
     if (!moves.usable || !(moved < range.high)) return false;
+  }
+  sum = static_cast<float>(moved);
+  return true;
+}
+
+bool add_between(float& sum, const float* low, const float* high, size_t count, size_t first,
+                 std::vector<uint32_t>& open) {
+  const Range range = range_around(sum);
+  if (!(range.low < range.high)) return count == 0;
+  std::array<int32_t, block> marks;
+  double moved = sum;
+  for (size_t i = 0; i < count; i += block) {
+    const size_t size = std::min(block, count - i);
+    const Moves moves = bounded_moves(sum, low + i, high + i, size, range, marks.data());
+    moved += moves.sum;
+    if (!moves.usable || !(moved < range.high)) return false;
+    for (size_t j = 0; j < size; ++j) {
+      if (marks[j] != 0) open.push_back(static_cast<uint32_t>(first + i + j));
+    }
   }
   sum = static_cast<float>(moved);
   return true;

@@ -22,12 +22,22 @@ void sort_by_key(std::span<Keyed> data, std::span<Keyed> scratch) {
     std::sort(data.begin(), data.end(), less);
     return;
   }
-  const auto [least, greatest] = std::minmax_element(data.begin(), data.end(), less);
-  const auto base = static_cast<uint32_t>(least->key);
-  const int bits = std::bit_width(static_cast<uint32_t>(greatest->key) - base);
+  int32_t least = data[0].key;
+  int32_t greatest = least;
+  uint32_t differing = 0;
+  for (const Keyed& element : data) {
+    least = std::min(least, element.key);
+    greatest = std::max(greatest, element.key);
+    differing |= static_cast<uint32_t>(element.key ^ data[0].key);
+  }
+  if (differing == 0) return;
+  const auto base = static_cast<uint32_t>(least);
+  const int bits = std::bit_width(static_cast<uint32_t>(greatest) - base);
+  // Low bits that all keys share are the least key's too. Of widened bfloat16 they are half of all.
+  const int shared = std::countr_zero(differing);
   Keyed* from = data.data();
   Keyed* to = scratch.data();
-  for (int shift = 0; shift < bits; shift += digit_bits) {
+  for (int shift = shared; shift < bits; shift += digit_bits) {
     const auto digit = [=](const Keyed& element) {
       return ((static_cast<uint32_t>(element.key) - base) >> shift) % digits;
     };

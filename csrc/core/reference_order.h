@@ -40,6 +40,15 @@ void reference_sort_keyed(Reference reference, std::span<T> data, const Wanted& 
   }
 }
 
+// The element that reference_sort by `a.key < b.key` has at a rank below the size; leaves `data` in
+// some order. T as for reference_sort_keyed.
+template <typename T>
+T reference_at_rank(Reference reference, std::span<T> data, size_t rank) {
+  const auto place = static_cast<ptrdiff_t>(rank);
+  return reference == Reference::libcxx ? libcxx::at_rank(data.data(), std::ssize(data), place)
+                                        : libstdcxx::at_rank(data.data(), std::ssize(data), place);
+}
+
 // Puts the `middle` least elements of `data` first, in order; `middle` is at most the size. The
 // rest is left in the library's order too. `less` as for reference_sort.
 template <typename T, typename Less>

@@ -283,4 +283,42 @@ void sort_keyed(T* data, ptrdiff_t size, const Wanted& wanted) {
       [](T* first, ptrdiff_t count) { sort_short(first, count); }, wanted);
 }
 
+// The element that `sort` by keys has at a rank: see quicksort.
+template <typename T>
+T at_rank(T* data, ptrdiff_t size, ptrdiff_t rank) {
+  const auto less = [](const T& a, const T& b) { return a.key < b.key; };
+  T* first = data;
+  T* last = data + size;
+  T* const place = data + rank;
+  bool leftmost = true;
+  for (int depth = greatest_depth(size); last - first >= short_range; --depth) {
+    if (depth == 0) {
+      partial_sort(first, last - first, last - first, less);
+      return *place;
+    }
+    choose_pivot(first, last, less);
+    if (!leftmost && !less(first[-1], *first)) {
+      first = skip_equal(first, last, less);
+      if (place < first) return *place;
+      continue;
+    }
+    const auto [pivot, nothing_moved] = partition(first, last, less);
+    if (place == pivot) return *place;
+    bool left_sorted = false;
+    if (nothing_moved) {
+      left_sorted = sort_if_nearly_sorted(first, pivot - first, less);
+      const bool right_sorted = sort_if_nearly_sorted(pivot + 1, last - pivot - 1, less);
+      if (place < pivot ? left_sorted : right_sorted) return *place;
+    }
+    if (place < pivot) {
+      last = pivot;
+    } else {
+      first = pivot + 1;
+      leftmost &= left_sorted;
+    }
+  }
+  sort_short(first, last - first);
+  return *place;
+}
+
 }  // namespace mlx_sampling::libcxx

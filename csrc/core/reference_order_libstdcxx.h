@@ -20,7 +20,7 @@ template <typename T, typename Less>
 void fill_root(T* heap, ptrdiff_t root, ptrdiff_t size, T value, const Less& less) {
   ptrdiff_t hole = root;
   for (ptrdiff_t right = 2 * hole + 2; right < size; right = 2 * hole + 2) {
-    const ptrdiff_t child = less(heap[right], heap[right - 1]) ? right - 1 : right;
+    const ptrdiff_t child = right - (less(heap[right], heap[right - 1]) ? 1 : 0);
     heap[hole] = heap[child];
     hole = child;
   }
@@ -153,6 +153,35 @@ void sort_keyed(T* data, ptrdiff_t size, const Wanted& wanted) {
   quicksort_roughly(
       data, data + size, greatest_depth(size), less,
       [](T* first, ptrdiff_t count) { sort_short(first, count); }, wanted);
+}
+
+// The element that `sort` by keys has at a rank: of each split only the part with the rank is split
+// on, `depth` times at most, and of a heap no more is sorted than follows the rank.
+template <typename T>
+T at_rank(T* data, ptrdiff_t size, ptrdiff_t rank, int depth) {
+  const auto less = [](const T& a, const T& b) { return a.key < b.key; };
+  T* first = data;
+  T* last = data + size;
+  for (; last - first > short_range; --depth) {
+    if (depth == 0) {
+      make_heap(first, last - first, less);
+      for (ptrdiff_t end = last - first - 1; end > 0 && first + end >= data + rank; --end) {
+        const T value = first[end];
+        first[end] = first[0];
+        fill_root(first, 0, end, value, less);
+      }
+      return data[rank];
+    }
+    T* right_part = partition(first, last, less);
+    (data + rank < right_part ? last : first) = right_part;
+  }
+  sort_short(first, last - first);
+  return data[rank];
+}
+
+template <typename T>
+T at_rank(T* data, ptrdiff_t size, ptrdiff_t rank) {
+  return at_rank(data, size, rank, greatest_depth(size));
 }
 
 }  // namespace mlx_sampling::libstdcxx

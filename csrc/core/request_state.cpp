@@ -69,6 +69,7 @@ std::span<float> RequestState::begin_row(size_t width) {
   row_.logits.resize(width);
   row_state_ = RowState::open;
   candidates.selected = -1;
+  drop_open_step();
   indexed_ = false;
   masked_ = false;
   return row_.logits;
@@ -91,6 +92,7 @@ void RequestState::index_row(const float* source) {
     least_key_ = std::min(least_key_, range.least);
     row_.index.greatest.push_back(std::bit_cast<float>(Float32Bits::word(range.greatest)));
   }
+  row_.index.least = std::bit_cast<float>(Float32Bits::word(least_key_));
   indexed_ = true;
 }
 
@@ -145,6 +147,13 @@ void RequestState::expect_token(std::string_view who, uint32_t token) const {
   if (token >= end) refuse("[", who, "] Expected a token id in [0, ", end, "), got ", token, ".");
 }
 
+void RequestState::drop_open_step() {
+  if (!candidates.open) return;
+  candidates.data.clear();
+  candidates.open = false;
+  open_step.reset();
+}
+
 void RequestState::reset() {
   streams = Streams(seed_);
   mirostat_mu.reset();
@@ -155,6 +164,8 @@ void RequestState::reset() {
   candidates.data.clear();
   candidates.selected = -1;
   candidates.sorted = false;
+  candidates.open = false;
+  open_step.reset();
   width_ = vocab_size_;
   row_state_ = RowState::absent;
 }
@@ -173,12 +184,6 @@ void RequestState::rollback(const Mark& mark) {
 void RequestState::reseed(uint32_t seed) {
   seed_ = seed;
   streams = Streams(seed);
-}
-
-void InUse::refuse() {
-  throw ConcurrentUse(
-      "[sampler] Expected one thread at a time, but another one is using this request: give each "
-      "thread a sampler of its own, or a clone.");
 }
 
 }  // namespace mlx_sampling

@@ -1,10 +1,10 @@
 // Everything of a request that changes from step to step, in one object.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -14,6 +14,7 @@
 #include "core/candidates.h"
 #include "core/grammar_state.h"
 #include "core/history.h"
+#include "core/in_use.h"
 #include "core/logit_bits.h"
 #include "core/mt19937.h"
 #include "core/reference.h"
@@ -25,12 +26,6 @@ namespace mlx_sampling {
 class NonfiniteLogits : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
-};
-
-// A request that two threads use at once.
-class ConcurrentUse : public std::logic_error {
- public:
-  using std::logic_error::logic_error;
 };
 
 inline constexpr size_t max_row_width = std::numeric_limits<int32_t>::max();
@@ -58,26 +53,24 @@ struct AdaptiveAverage {
   float pending_p = 0;
 };
 
-// Whether a thread works on a request: InUse sets it. Of no value of its own, so that a copy of a
-// request is a request that nobody uses.
-class UseFlag {
- public:
-  UseFlag() = default;
-  UseFlag(const UseFlag&) {}
-  UseFlag& operator=(const UseFlag&) { return *this; }
+class Sampler;
 
- private:
-  friend class InUse;
-  mutable std::atomic_flag taken_;
+// What a chain needs to do its last step again in full: its stages, and the stream as it was.
+struct OpenStep {
+  std::vector<std::shared_ptr<const Sampler>> stages;
+  Mt19937 distribution;
 };
 
 // Used by one thread at a time, which InUse makes sure of.
 class RequestState {
  public:
+  static constexpr const char* use_name = "sampler";
+
   // Rows have `vocab_size` logits; 0 = as many as the first row has.
   explicit RequestState(uint32_t seed, Reference reference = Reference::libcxx,
                         NegInf neg_inf = NegInf::error, size_t vocab_size = 0);
 
+  const UseFlag& use_flag() const { return use_; }
   uint32_t seed() const { return seed_; }
   Reference reference() const { return reference_; }
   NegInf neg_inf() const { return neg_inf_; }
@@ -108,10 +101,14 @@ class RequestState {
   const RowIndex& row_index() const { return masked_ ? masked_row_.index : row_.index; }
   void mask_row(std::span<const uint32_t> allowed);
   void unmask_row() { masked_ = false; }
+  bool is_masked() const { return masked_; }
 
   // As it was when made: streams at their start, no history, no row, any width, no stage begun, the
   // grammar at its start.
   void reset();
+
+  // Gives up candidates that are open: their row is gone, or the step failed.
+  void drop_open_step();
 
   // Width of the rows so far, or what the next one must have; 0 where any will do.
   size_t width() const { return width_; }
@@ -146,10 +143,9 @@ class RequestState {
 
   // Starts every stream at another seed; the rest stays.
   void reseed(uint32_t seed);
+  std::optional<OpenStep> open_step;  // where that is open: see place_candidates() in chain.h
 
  private:
-  friend class InUse;
-
   // Looks at every logit, copying it from `source` first where there is one.
   void index_row(const float* source);
 
@@ -187,23 +183,6 @@ class Draws {
   Streams streams_;
   std::optional<float> mu_;
   std::optional<AdaptiveAverage> average_;
-};
-
-// Held while a thread works on a request: a second thread gets an error in place of a wrong token.
-class InUse {
- public:
-  // Throws ConcurrentUse where another one is held.
-  explicit InUse(const RequestState& state) : flag_(state.use_.taken_) {
-    if (flag_.test_and_set(std::memory_order_acquire)) refuse();
-  }
-  ~InUse() { flag_.clear(std::memory_order_release); }
-  InUse(const InUse&) = delete;
-  InUse& operator=(const InUse&) = delete;
-
- private:
-  [[noreturn]] static void refuse();
-
-  std::atomic_flag& flag_;
 };
 
 }  // namespace mlx_sampling

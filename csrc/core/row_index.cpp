@@ -32,6 +32,8 @@ void IndexedRow::assign_masked(const IndexedRow& row, std::span<const uint32_t> 
     const float greatest = *std::max_element(logits.begin() + static_cast<ptrdiff_t>(at), end);
     index.greatest.push_back(greatest == 0 ? 0.0f : greatest);
   }
+  const float least = *std::min_element(logits.begin(), logits.end());
+  index.least = least == 0 ? 0.0f : least;
 }
 
 }  // namespace mlx_sampling

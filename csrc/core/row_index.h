@@ -14,6 +14,7 @@ inline constexpr size_t block_width = 256;
 
 struct RowIndex {
   std::vector<float> greatest;  // per block; 0.0 where it is -0.0
+  float least = 0;              // of all; 0.0 where it is -0.0
 
   // Calls `visit(begin, end)` for each block in order whose greatest logit is over `floor()`, or
   // equal to it where `inclusive`; positions before `first` are left out.

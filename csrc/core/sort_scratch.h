@@ -21,6 +21,11 @@ struct SortScratch {
   std::vector<float> below;
   std::vector<float> exps;
   std::vector<float> distances;
+  std::vector<float> probs;
+  std::vector<float> logs;
+  std::vector<uint32_t> merged;
+  std::vector<float> merged_distances;
+  std::vector<float> merged_probs;
   std::vector<KeyedInteger> order;
   std::vector<Candidate> sorted;
 };

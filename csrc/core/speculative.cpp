@@ -146,6 +146,18 @@ void residuals_by_id(const ById& target, const ById& draft, float* residual) {
   }
 }
 
+// The running sum after every chunk, one addition after the other.
+std::vector<double> running_sums(std::span<const float> weights) {
+  std::vector<double> ends((weights.size() + chunk - 1) / chunk);
+  double sum = 0;
+  for (size_t c = 0; c < ends.size(); ++c) {  // without a call, which would put the sum in memory
+    const size_t end = std::min((c + 1) * chunk, weights.size());
+    for (size_t i = c * chunk; i < end; ++i) sum += weights[i];
+    ends[c] = sum;
+  }
+  return ends;
+}
+
 // The residual of a target, normalised, in the target's order; false where it is 0 everywhere.
 bool normalised_residual(const TokenProbs& target, const TokenProbs& draft,
                          std::vector<float>& residual) {
@@ -217,13 +229,9 @@ bool keeps(const TokenProbs& target, const TokenProbs& draft, uint32_t token, Mt
 }
 
 uint32_t draw_token(const TokenProbs& probs, Mt19937& stream) {
-  const auto& weights = probs.probs;
-  std::vector<double> ends;  // of the running sum, by chunk
-  double total = 0;
-  for (size_t begin = 0; begin < weights.size(); begin += chunk) {
-    total = add_in_order(total, weights.data() + begin, std::min(chunk, weights.size() - begin));
-    ends.push_back(total);
-  }
+  const std::span<const float> weights = probs.probs;
+  const std::vector<double> ends = running_sums(weights);
+  const double total = ends.empty() ? 0.0 : ends.back();
   if (!(total > 0 && std::isfinite(total))) {
     refuse("[probs] Expected probabilities with a positive finite sum, got ", total, ".");
   }

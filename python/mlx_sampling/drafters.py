@@ -38,9 +38,14 @@ class Draft(NamedTuple):
 class Drafter:
     """What `speculative_stream` asks of a drafter; the base of those here, and of your own.
 
-    For the law to hold, draft i must have been drawn from `probs[i]`, and by words that the request does not
-    use: see `draft_seed`.
+    A drafter serves one run at a time. For the law to hold, draft i must have been drawn from `probs[i]`, and
+    by words that the request does not use: see `draft_seed`.
+
+    Attributes:
+        busy: Whether a run goes on; `speculative_stream` keeps it.
     """
+
+    busy = False
 
     def begin(self, prompt: list[int], sampler: Sampler | None, excluded: tuple[int, ...]) -> None:
         """Starts a run.

@@ -152,9 +152,9 @@ def verify_draft(
     orders = [np.arange(width)] * (drafted + 1)
     if target_orders is not None:
         orders = [np.asarray(order, np.int64) for order in target_orders]
-    for order, row in zip(orders, target_probs, strict=True):
-        if len(np.unique(order)) != len(order) or not np.isin(np.flatnonzero(row), order).all():
-            raise ValueError("[target_orders] Expected unique ids with each that has probability.")
+        for order, row in zip(orders, target_probs, strict=True):
+            if len(np.unique(order)) != len(order) or not np.isin(np.flatnonzero(row), order).all():
+                raise ValueError("[target_orders] Expected unique ids, all that have probability.")
 
     for i, token in enumerate(draft_tokens):
         p, q = target_probs[i], draft_probs[i]

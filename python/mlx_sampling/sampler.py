@@ -166,7 +166,8 @@ class Sampler:
                 name = "grammar_first" if first else "grammar_triggers"
                 raise ValueError(f"[{name}] Expected a grammar that it is for, got none.")
             return
-        tokens, find = (None, None) if triggers is None else (triggers.tokens, triggers.finder())
+        tokens = None if triggers is None else list(triggers.tokens)
+        find = None if triggers is None else triggers.finder()
         self._state.constrain(grammar._native, first, tokens, find)
 
     @classmethod

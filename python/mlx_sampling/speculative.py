@@ -121,15 +121,12 @@ def verify_draft(
         SpeculativeDecision(accepted=0, next_token=2, outcome='recovered')
     """
     _check_stream(rng)
-    tokens = np.array(_ids("draft_tokens", draft_tokens), np.uint32)
+    tokens = _id_array("draft_tokens", draft_tokens)
     drafts, targets = _rows("draft_probs", draft_probs), _rows("target_probs", target_probs)
     _check_width(draft_probs, target_probs)
     orders = None
     if target_orders is not None:
-        orders = [
-            np.array(_ids(f"target_orders[{i}]", order), np.uint32)
-            for i, order in enumerate(target_orders)
-        ]
+        orders = [_id_array(f"target_orders[{i}]", order) for i, order in enumerate(target_orders)]
     accepted, token = _ext.verify_draft(tokens, drafts, targets, orders, rng)
     return SpeculativeDecision(accepted, token, "bonus" if accepted == len(tokens) else "recovered")
 
@@ -228,7 +225,7 @@ def probs_row(name: str, row: Any) -> _Row:
     if isinstance(row, tuple):
         if len(row) != 2:
             raise ValueError(f"[{name}] Expected ids and probs, got {len(row)} items.")
-        return np.array(_ids(name, row[0]), np.uint32), _floats(name, row[1], 1)
+        return _id_array(name, row[0]), _floats(name, row[1], 1)
     return None, _floats(name, row, 1)
 
 
@@ -245,6 +242,8 @@ def _ids(name: str, ids: Any) -> Sequence[int] | NDArray[np.integer[Any]]:
         return token_ids(name, ids)
     if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
         raise ValueError(f"[{name}] Expected ints [K], got {ids.dtype.name} of shape {ids.shape}.")
+    if ids.dtype == np.uint32:
+        return ids  # the compiled half looks at each of them
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < 2**31:
         raise ValueError(
             f"[{name}] Expected token ids in [0, 2**31), got {ids.min()}..{ids.max()}."
@@ -252,13 +251,17 @@ def _ids(name: str, ids: Any) -> Sequence[int] | NDArray[np.integer[Any]]:
     return ids
 
 
+def _id_array(name: str, ids: Any) -> NDArray[np.uint32]:
+    return np.ascontiguousarray(_ids(name, ids), dtype=np.uint32)
+
+
 def _floats(name: str, probs: Any, ndim: int) -> NDArray[np.float32]:
     if not isinstance(probs, mx.array | np.ndarray):
         raise TypeError(
             f"[{name}] Expected an mx.array or a NumPy array, got {type(probs).__name__}."
         )
-    dtype = str(probs.dtype).rsplit(".", 1)[-1]
-    if dtype != "float32" or probs.ndim != ndim:
+    if probs.dtype not in (np.float32, mx.float32) or probs.ndim != ndim:
+        dtype = str(probs.dtype).rsplit(".", 1)[-1]
         shape = "[V]" if ndim == 1 else "[K, V]" if ndim == 2 else "[B, K, V]"
         raise ValueError(f"[{name}] Expected float32 {shape}, got {dtype} of shape {probs.shape}.")
     return np.ascontiguousarray(np.asarray(probs))

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
-import numpy as np
 
-from mlx_sampling._ext import draft_step
 from mlx_sampling._fields import boolean
 from mlx_sampling.acceptance import AdaptiveLength, SpeculativeFigures
 from mlx_sampling.decode import (
@@ -22,24 +20,16 @@ from mlx_sampling.decode import (
     DecodeRun,
     cache_for,
     check_ids,
-    check_pick,
-    check_winner,
     checked_prompt,
-    nonfinite_at,
     vocab_size_of,
 )
 from mlx_sampling.drafters import Draft, Drafter, ModelDrafter, check_cuttable, check_lawful
-from mlx_sampling.errors import CacheNotRestoredError, NonfiniteLogitsError
-from mlx_sampling.ops import NO_TOKEN, greedy_argmax
+from mlx_sampling.errors import CacheNotRestoredError
+from mlx_sampling.judges import Judge, LawJudge, WinnerJudge, word
 from mlx_sampling.params import checked_int, token_ids
-from mlx_sampling.sampler import Sampler, StepTimings
-from mlx_sampling.speculative import probs_row
+from mlx_sampling.sampler import Sampler
 
 __all__ = ["SpeculativeStream", "speculative_stream"]
-
-# In place of winners after the first draft that is none; no token is as great.
-_NOT_REACHED = NO_TOKEN - 1
-_BAD_DRAFT = NO_TOKEN - 2
 
 
 def speculative_stream(
@@ -90,6 +80,7 @@ def speculative_stream(
         An iterator over the token ids, with the run's `figures`.
 
     Raises:
+        RuntimeError: The drafter drafts for another stream.
         NonfiniteLogitsError: At the step whose row has NaN or an infinity, before its token is drawn; or the
             draft model has such a row.
         CacheNotRestoredError: A forward pass failed and a cache cannot be cut back.
@@ -127,7 +118,7 @@ def speculative_stream(
     run = DecodeRun(model, cache_for(model, prompt_cache))
     check_cuttable("prompt_cache", run, len(ids) + options.limit + draft_tokens)
     figures = SpeculativeFigures()
-    judge = _Winners(run, never) if sampler is None else _Laws(run, sampler)
+    judge = WinnerJudge(run, never) if sampler is None else LawJudge(run, sampler)
     return SpeculativeStream(_stream(run, who, judge, options, figures), figures)
 
 
@@ -170,142 +161,6 @@ class _Options:
     length: AdaptiveLength
 
 
-class _Judge:
-    """Judges the drafts of one pass after another, a token at a time."""
-
-    sampler: Sampler | None = None
-
-    def begin(self, prompt: list[int]) -> None:
-        """Takes in the prompt."""
-
-    def fed(self, draft: Draft) -> mx.array:
-        """The draft's tokens as the target is fed them, uint32 `[k]`, safe to embed."""
-        raise NotImplementedError
-
-    def look(self, rows: mx.array, draft: Draft, size: int) -> None:
-        """Takes in the rows of a pass, `[size + 1, V]`: those before and after each draft token."""
-        raise NotImplementedError
-
-    def token(self, at: int, step: int) -> tuple[int, bool]:
-        """The token at place `at` of the pass, and whether it is the draft; the step is for errors.
-
-        It is judged, accepted and handed out before the next one is looked at: so the sampler's grammar
-        never takes a token back.
-        """
-        raise NotImplementedError
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the last token ends the text by itself: a grammar's."""
-        return False
-
-    def take_back(self) -> None:
-        """Makes the last token not have been, where it could not be handed out."""
-
-
-class _Winners(_Judge):
-    """Of a greedy request without a sampler: drafts and winners are compared on the device."""
-
-    def __init__(self, run: DecodeRun, excluded: tuple[int, ...]):
-        self._run = run
-        self._excluded = excluded
-        self._winners: list[int] = []
-
-    def fed(self, draft: Draft) -> mx.array:
-        return mx.minimum(_on_device(draft), self._run.limit - 1)
-
-    def look(self, rows: mx.array, draft: Draft, size: int) -> None:
-        winners = greedy_argmax(rows, excluded=self._excluded)
-        if size:
-            drafted = _on_device(draft)
-            kept = mx.cumprod((winners[:size] == drafted).astype(mx.int32)).sum()
-            after = mx.where((drafted == NO_TOKEN).any(), _word(_BAD_DRAFT), _word(_NOT_REACHED))
-            winners = mx.where(mx.arange(size + 1) <= kept, winners, after)
-        found: list[int] = winners.tolist()  # type: ignore[assignment]
-        if _BAD_DRAFT in found:
-            raise NonfiniteLogitsError(
-                "[draft_model] Expected finite logits with an eligible token, got NaN, an infinity or none."
-            )
-        self._winners = found
-
-    def token(self, at: int, step: int) -> tuple[int, bool]:
-        token = self._winners[at]
-        check_winner(token, self._run, step)
-        return token, at + 1 < len(self._winners) and self._winners[at + 1] != _NOT_REACHED
-
-
-class _Laws(_Judge):
-    """Of a request with a sampler: acceptance and residual, on the host."""
-
-    def __init__(self, run: DecodeRun, sampler: Sampler):
-        self._run = run
-        self.sampler = self._sampler = sampler
-        self._rows = mx.zeros((0, 0))
-        self._tokens: list[int] = []
-        self._probs: list[Any] = []
-        self._before = b""
-
-    def begin(self, prompt: list[int]) -> None:
-        self._sampler.accept_prompt(prompt)
-
-    def fed(self, draft: Draft) -> mx.array:
-        return _on_device(draft)
-
-    def look(self, rows: mx.array, draft: Draft, size: int) -> None:
-        self._rows = rows
-        self._tokens = list(draft.tokens)  # type: ignore[arg-type]
-        if draft.probs is None:
-            certain = np.ones(1, np.float32)
-            self._probs = [(np.array([token], np.uint32), certain) for token in self._tokens]
-        else:
-            self._probs = [probs_row(f"draft_probs[{i}]", p) for i, p in enumerate(draft.probs)]
-        if len(self._probs) != size:
-            raise ValueError(
-                f"[draft] Expected probs for each of {size} tokens, got {len(self._probs)}."
-            )
-
-    def token(self, at: int, step: int) -> tuple[int, bool]:
-        sampler = self._sampler
-        drafted = at < len(self._tokens)
-        self._before = sampler.snapshot()
-        try:
-            token, kept, timings = draft_step(
-                sampler._chain,
-                sampler._state,
-                self._rows,
-                at,
-                self._tokens[at] if drafted else None,
-                self._probs[at] if drafted else None,
-            )
-        except NonfiniteLogitsError as error:
-            raise nonfinite_at(step) from error
-        try:
-            check_pick(token, self._run)
-            sampler.accept(token)
-        except BaseException:
-            self.take_back()
-            raise
-        sampler._timings = StepTimings(*timings)
-        return token, kept
-
-    @property
-    def has_ended(self) -> bool:
-        return bool(self._sampler.grammar_is_terminated)
-
-    def take_back(self) -> None:
-        self._sampler.restore_state(self._before)
-
-
-def _word(value: int) -> mx.array:
-    return mx.array(value, mx.uint32)
-
-
-def _on_device(draft: Draft) -> mx.array:
-    if isinstance(draft.tokens, mx.array):
-        return draft.tokens
-    return mx.array(list(draft.tokens), dtype=mx.uint32)
-
-
 def _checked(draft: Draft, greatest: int, run: DecodeRun, sampled: bool) -> Draft:
     """The draft, on the host where the request is sampled.
 
@@ -334,7 +189,7 @@ def _checked(draft: Draft, greatest: int, run: DecodeRun, sampled: bool) -> Draf
 def _stream(
     run: DecodeRun,
     drafter: Drafter,
-    judge: _Judge,
+    judge: Judge,
     options: _Options,
     figures: SpeculativeFigures,
 ) -> Generator[int, None, None]:
@@ -343,6 +198,7 @@ def _stream(
     new: list[int] = []  # handed out since the drafter was told
     try:
         judge.begin(options.prompt)
+        _claim(drafter)
         begun = True
         drafter.begin(options.prompt, judge.sampler, options.excluded)
         draft = Draft([])
@@ -363,7 +219,8 @@ def _stream(
                 figures.add_token(at, size, kept)
                 new.append(token)
                 if last:
-                    drafter.end(new)
+                    begun = False
+                    _release(drafter, new)
                     yield token
                     return
                 yield token
@@ -373,7 +230,7 @@ def _stream(
             left = options.limit - figures.tokens - 1
             count = min(options.length.length, left)
             draft = _propose(drafter, run, new, count, judge.sampler is not None)
-            rows = run.feed_rows(mx.concatenate([_word(token)[None], judge.fed(draft)])[None])
+            rows = run.feed_rows(mx.concatenate([word(token)[None], judge.fed(draft)])[None])
             run.held += 1
             run.owed = []
             if figures.target_passes % 256 == 0:
@@ -381,6 +238,26 @@ def _stream(
     except BaseException as error:
         _end_all(run, drafter if begun else None, new, error)
         raise
+
+
+def _claim(drafter: Drafter) -> None:
+    """Takes a drafter for a run; it serves one at a time.
+
+    Raises:
+        RuntimeError: It drafts for another one.
+    """
+    if drafter.busy:
+        raise RuntimeError(
+            "[drafter] Expected a drafter that is free, got one that drafts for another stream: close it."
+        )
+    drafter.busy = True
+
+
+def _release(drafter: Drafter, new: list[int]) -> None:
+    try:
+        drafter.end(new)
+    finally:
+        drafter.busy = False
 
 
 def _hold(run: DecodeRun, token: int, kept: bool) -> None:
@@ -391,7 +268,7 @@ def _hold(run: DecodeRun, token: int, kept: bool) -> None:
         run.owed = [token]
 
 
-def _finish(run: DecodeRun, judge: _Judge) -> None:
+def _finish(run: DecodeRun, judge: Judge) -> None:
     """Ends the run with its last token, which has not been handed out yet.
 
     What fails here takes the token back.
@@ -415,7 +292,7 @@ def _end_all(run: DecodeRun, drafter: Drafter | None, new: list[int], error: Bas
     if drafter is None:
         return
     try:
-        drafter.end(new)
+        _release(drafter, new)
     except Exception as second:
         if not isinstance(error, Exception):
             raise

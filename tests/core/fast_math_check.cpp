@@ -1,6 +1,7 @@
 // exp_floats, the ordered sums and the keyed sorts beside their plain ways, bit for bit. Prints how
 // much was compared, and how much differed. With an argument, every exponential from -110 to 0 is
 // compared instead of some.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include "core/fast_paths.h"
 #include "core/ordered_sum.h"
 #include "core/reference_order.h"
+#include "core/run_order.h"
 
 using namespace mlx_sampling;
 
@@ -81,11 +83,6 @@ std::vector<float> addends(size_t count) {
   return x;
 }
 
-bool same(double a, double b) {
-  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) ||
-         (std::isnan(a) && std::isnan(b));
-}
-
 bool same(float a, float b) { return bits(a) == bits(b) || (std::isnan(a) && std::isnan(b)); }
 
 Counts sums() {
@@ -103,17 +100,69 @@ Counts sums() {
     }
     counts.add(same(add_in_order(start, x.data(), x.size()), plain));
     counts.add(same(add_squares_in_order(start, x.data(), x.size(), mean), squares));
-    // Starts up to 2**40 put the addends' own bits at the half of its last place.
-    const double wide = below(3) == 0 ? 0.0 : std::ldexp(1.0, static_cast<int>(below(80)) - 40);
-    double in_double = wide;
-    for (const float value : x) in_double += value;
-    counts.add(same(add_in_order(wide, x.data(), x.size()), in_double));
     float any = start;
     if (add_in_any_order(any, x.data(), x.size())) {
       counts.add(same(any, plain));
       float reversed = start;
       for (size_t i = x.size(); i-- > 0;) reversed += x[i];
       counts.add(same(any, reversed));
+    }
+  }
+  return counts;
+}
+
+Counts bounded_sums() {
+  Counts counts;
+  for (int round = 0; round < 30000; ++round) {
+    auto x = addends(below(3000));
+    const float start = std::ldexp(1.0f, static_cast<int>(below(40)) - 20);
+    const float width = std::ldexp(1.0f, -static_cast<int>(below(24)));
+    std::vector<float> low;
+    std::vector<float> high;
+    for (float& value : x) {
+      if (!(value < INFINITY)) value = 1;
+      low.push_back(below(9) == 0 ? value : value * (1 - width));
+      high.push_back(below(9) == 0 ? value : value * (1 + width));
+    }
+    float sum = start;
+    std::vector<uint32_t> open;
+    if (!add_between(sum, low.data(), high.data(), x.size(), 7, open)) {
+      counts.add(sum == start);
+      continue;
+    }
+    std::vector<float> others;
+    for (const uint32_t position : open) others.push_back(x[position - 7]);
+    if (!add_in_any_order(sum, others.data(), others.size())) continue;
+    float plain = start;
+    for (const float value : x) plain += value;
+    counts.add(same(sum, plain));
+  }
+  return counts;
+}
+
+Counts run_orders() {
+  Counts counts;
+  for (int round = 0; round < 6000; ++round) {
+    const size_t size = 1 + below(round % 20 == 0 ? 20000 : 600);
+    const size_t kind = below(4);
+    const size_t longest = 1 + below(kind == 0 ? 30 : 200);
+    std::vector<KeyRun> runs;
+    std::vector<KeyedInteger> data;
+    while (data.size() < size) {
+      const auto first = static_cast<uint32_t>(data.size());
+      const size_t count = std::min(1 + below(longest), size - data.size());
+      const size_t key = kind == 1   ? below(40)
+                         : kind == 2 ? (first < size / 3 ? size / 3 - first : first - size / 3)
+                         : kind == 3 ? runs.size() % 5
+                                     : below(1 << 20);
+      runs.push_back({static_cast<int32_t>(key), first, 1, static_cast<uint32_t>(count)});
+      for (uint32_t i = 0; i < count; ++i) data.push_back({{runs.back().key, first + i}});
+    }
+    reference_sort(Reference::libstdcxx, std::span(data),
+                   [](const KeyedInteger& a, const KeyedInteger& b) { return a.key < b.key; });
+    for (int i = 0; i < 4; ++i) {
+      const size_t rank = below(size);
+      counts.add(element_of_runs_at_rank(runs, rank).id == data[rank].id);
     }
   }
   return counts;
@@ -164,6 +213,11 @@ void compare_sorts(Counts& counts, Reference reference) {
     });
     look(size);
     bool equal = in_place;
+    if (size > 0) {
+      auto split = data;
+      const size_t rank = below(size);
+      equal &= reference_at_rank(reference, std::span(split), rank).id == plain[rank].id;
+    }
     for (size_t i = 0; i < size; ++i) {
       equal &= plain[i].id == fast[i].id && plain[i].id == keyed[i].id;
     }
@@ -190,6 +244,8 @@ int main(int argc, char**) {
   set_fast_paths(true);
   print("exps", exps(argc > 1 ? 1 : 211));
   print("sums", sums());
+  print("bounded_sums", bounded_sums());
   print("sorts", sorts());
+  print("run_orders", run_orders());
   return 0;
 }

@@ -130,6 +130,12 @@ def test_a_failing_step_changes_nothing(kind):
     assert state_of(sampler) == before
 
 
+def test_half_a_draft():
+    for half in ({"token": 3}, {"probs": one_hot(3)}):
+        with pytest.raises(ValueError, match="Expected a draft token and its probs, got one"):
+            step(sampler_of("dist", 1), 0, **half)
+
+
 def test_rows_of_another_shape():
     sampler = sampler_of("dist", 1)
     with pytest.raises(ValueError, match=r"\[draft_step\] Expected logits \[B, V\] with a row 2"):

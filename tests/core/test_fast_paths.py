@@ -37,7 +37,22 @@ CHAINS = {
         _ext.TopP(0.9),
         _ext.Dist(),
     ],
+    "top_p then cuts": lambda: [
+        _ext.TopP(0.95, 2),
+        _ext.TopK(900),
+        _ext.MinP(0.001),
+        _ext.TopP(0.9),
+        _ext.Temperature(1.5),
+        _ext.Dist(),
+    ],
+    "top_p then ids": lambda: [_ext.TopP(0.9), _ext.LogitBias([(3, 1.5)]), _ext.Dist()],
+    "top_p min_keep": lambda: [_ext.TopP(0.3, 2000), _ext.Dist()],
     "typical": lambda: [_ext.TypicalP(0.95), _ext.Dist()],
+    "typical then": lambda: [_ext.TypicalP(0.9, 3), _ext.Temperature(1.3), _ext.Dist()],
+    "typical greedy": lambda: [_ext.TypicalP(0.7), _ext.Greedy()],
+    "typical most": lambda: [_ext.TypicalP(0.9995), _ext.Dist()],
+    "typical then ids": lambda: [_ext.TypicalP(0.9), _ext.TopK(50), _ext.Dist()],
+    "typical min_keep": lambda: [_ext.TypicalP(0.1, 1500), _ext.Dist()],
     "typical little": lambda: [_ext.TypicalP(0.2, 5), _ext.Dist()],
     "top_n_sigma": lambda: [_ext.TopNSigma(1.0), _ext.Dist()],
     "mirostat": lambda: [_ext.Mirostat(5.0, 0.1, 1000, 100)],
@@ -56,7 +71,18 @@ CHAINS = {
     "xtc": lambda: [_ext.Xtc(1.0, 0.01), _ext.Dist()],
 }
 WIDTHS = (1, 2, 40, 255, 257, 1024, 1025, 1300, 3000, 9000)
-KINDS = ("plain", "bfloat16", "coarse", "masked", "flat", "zeros", "huge", "wide", "rising")
+KINDS = (
+    "plain",
+    "bfloat16",
+    "coarse",
+    "eighths",
+    "masked",
+    "flat",
+    "zeros",
+    "huge",
+    "wide",
+    "rising",
+)
 
 
 def row_of(kind: str, width: int, rng: np.random.Generator) -> np.ndarray:
@@ -66,6 +92,8 @@ def row_of(kind: str, width: int, rng: np.random.Generator) -> np.ndarray:
         row = (row.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     elif kind == "coarse":
         row = np.round(row)  # -0.0 and 0.0 among them
+    elif kind == "eighths":
+        row = np.round(row * 8) / 8 + np.float32(1e-3)  # tied, and not bfloat16
     elif kind == "flat":
         row = np.full(width, rng.uniform(-9, 9), dtype=np.float32)
     elif kind == "zeros":
@@ -142,6 +170,78 @@ def test_both_ways_agree_on_large_rows(name):
         assert fast == plain, (reference, kind)
 
 
+def token_of(chain: _ext.Chain, state: _ext.RequestState) -> int | str:
+    try:
+        return chain.sample(state)
+    except ValueError as error:  # logits too great for a bucket: the greatest need not stand first
+        return str(error).replace("-nan", "nan")
+
+
+@pytest.mark.parametrize("name", [name for name in CHAINS if name.startswith(("top_p", "typical"))])
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_tokens_agree_where_nobody_looks_at_candidates(name, reference):
+    chain = _ext.Chain(CHAINS[name]())
+    rng = np.random.default_rng(len(name))
+    for width, kind in itertools.product((1025, 6000), KINDS):
+        row = row_of(kind, width, rng)
+        tokens = []
+        for fast in (True, False):
+            _ext.set_fast_paths(fast)
+            try:
+                state = _ext.RequestState(11, reference=reference, neg_inf="masked")
+                state.set_row(row)
+                state.finish_row()
+                tokens.append([token_of(chain, state) for _ in range(40 if fast else 15)][:15])
+            finally:
+                _ext.set_fast_paths(True)
+        assert tokens[0] == tokens[1], (width, kind)
+
+
+def open_state() -> tuple[_ext.RequestState, int]:
+    """A state whose last step's candidates nobody has looked at, and the token."""
+    state = _ext.RequestState(5, reference="libstdc++")
+    state.set_row(row_of("bfloat16", 6000, np.random.default_rng(3)))
+    state.finish_row()
+    return state, _ext.Chain(CHAINS["top_p"]()).sample(state)
+
+
+def columns(state: _ext.RequestState) -> list[bytes]:
+    return [column.tobytes() for column in state.candidates()]
+
+
+def test_a_look_at_candidates_changes_no_stream_and_a_second_one_nothing():
+    state, token = open_state()
+    before = state_of(state)
+    ids, logits, _ = state.candidates()
+    assert token in ids
+    assert np.all(np.diff(logits) <= 0)
+    assert state_of(state) == before
+    assert columns(state) == columns(state)
+    looked, not_looked = open_state()[0], open_state()[0]
+    columns(looked)
+    chain = _ext.Chain(CHAINS["top_p"]())
+    assert [chain.sample(looked) for _ in range(9)] == [chain.sample(not_looked) for _ in range(9)]
+
+
+def test_a_fork_has_the_candidates_of_its_original():
+    state, _ = open_state()
+    fork = state.fork()
+    state.set_row(np.zeros(6000, dtype=np.float32))
+    assert len(state.candidates()[0]) == 0  # their row is gone
+    assert columns(fork) == columns(open_state()[0])
+
+
+def test_processed_logprobs_are_those_of_settled_candidates():
+    chain = _ext.Chain(CHAINS["top_p"]())
+    state, _ = open_state()
+    looked, _ = open_state()
+    columns(looked)
+    count = len(looked.candidates()[0])
+    assert chain.top_logprobs(state, "processed", count) == chain.top_logprobs(
+        looked, "processed", count
+    )
+
+
 def test_a_row_that_a_device_array_filled_is_indexed_too():
     import mlx.core as mx
 
@@ -163,7 +263,7 @@ def test_pieces_beside_their_plain_ways(tmp_path, flags):
     binary = tmp_path / "check"
     sources = [
         Path(__file__).with_name("fast_math_check.cpp"),
-        *(CORE / name for name in ("exp_floats.cpp", "ordered_sum.cpp")),
+        *(CORE / name for name in ("exp_floats.cpp", "ordered_sum.cpp", "run_order.cpp")),
     ]
     options = ["-std=c++20", "-O3", "-ffp-contract=off", f"-I{ROOT / 'csrc'}", *flags]
     subprocess.run(["g++", *options, *sources, "-o", binary], check=True)
@@ -172,7 +272,13 @@ def test_pieces_beside_their_plain_ways(tmp_path, flags):
         environment = {**os.environ, "GLIBC_TUNABLES": tunables}
         ran = subprocess.run([binary], env=environment, capture_output=True, text=True, check=True)
         lines = [line.split() for line in ran.stdout.splitlines()]
-        assert [name for name, _, _ in lines] == ["exps", "sums", "sorts"]
+        assert [name for name, _, _ in lines] == [
+            "exps",
+            "sums",
+            "bounded_sums",
+            "sorts",
+            "run_orders",
+        ]
         for name, compared, differing in lines:
             assert int(compared) > 20_000, name
             assert int(differing) == 0, name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -66,9 +65,9 @@ line ::= [^\n]+
 sentence ::= [A-Z] [a-zé ,']{5,60} "." <|im_end|>?
 """
 WALKS = {
-    "json": (JSON, json.dumps({"a b": [1, -2.5e3, True, None], "é": {"deep": [[[{}]], '\\"']}}, ensure_ascii=False)),
+    "json": (JSON, '{"a b": [1, -2.5e3, true, null], "é": {"deep": [[[{}]], "\\\\\\""]}}'),
     "bounded": (BOUNDED, '{"name": "Ada L\\"éa", "words": [weaves, algebra-ical-patterns, ABC, looms]}'),
-    "prose": (PROSE, "<think>It is < 3, but 天.</think>\nStep 1: look up\nStep 22: so é\nSo: The loom weaves flowers."),
+    "prose": (PROSE, "<think>It is < 3, or 天.</think>\nStep 1: look up\nStep 22: é\nSo: The loom weaves."),
 }  # fmt: skip
 
 
@@ -85,7 +84,8 @@ def test_masks_on_the_packaged_vocabulary(name, packaged):
                 each = [state.can_accept(t) for t in range(packaged.size)]
                 assert np.array_equal(got, each)
             if token is not None:
-                assert got[token] and state.accept_token(token)
+                assert got[token]
+                assert state.accept_token(token)
         assert state.is_completed()
         assert all(got[t] for t in packaged.ends)
 

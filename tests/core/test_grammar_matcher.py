@@ -93,7 +93,7 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text, data, taken, completed", TABLE)
+@pytest.mark.parametrize(("text", "data", "taken", "completed"), TABLE)
 def test_table(text, data, taken, completed):
     assert outcome(text, data) == (taken, completed)
 
@@ -158,7 +158,7 @@ TOKEN_TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text, accepted, expected", TOKEN_TABLE)
+@pytest.mark.parametrize(("text", "accepted", "expected"), TOKEN_TABLE)
 def test_token_table(text, accepted, expected):
     state = matcher(text, VOCABULARY)
     for token in accepted:
@@ -177,7 +177,8 @@ def test_a_literal_is_not_text():
 
 def test_refusals_change_nothing():
     state = matcher('root ::= "ab" ("é" | "è") <[7]>', VOCABULARY)
-    assert state.accept_token(A) and state.accept_text(b"b\xc3")
+    assert state.accept_token(A)
+    assert state.accept_text(b"b\xc3")
     before = (allowed(state), state.steps(), state.history(), state.is_completed())
     for token in set(range(len(TOKENS))) - {A9}:
         assert not state.accept_token(token)
@@ -193,14 +194,20 @@ def test_refusals_change_nothing():
 
 def test_after_the_end_nothing_is_accepted_until_it_is_taken_back():
     state = matcher('root ::= "a"*', VOCABULARY)
-    assert state.accept_token(A) and state.accept_token(END1) and state.is_terminated()
-    assert allowed(state) == [] and state.forced_tokens() == []
-    assert not state.accept_token(A) and not state.accept_token(END1)
-    assert not state.accept_text(b"a") and not state.accept_text(b"")
+    assert state.accept_token(A)
+    assert state.accept_token(END1)
+    assert state.is_terminated()
+    assert allowed(state) == []
+    assert state.forced_tokens() == []
+    assert not state.accept_token(A)
+    assert not state.accept_token(END1)
+    assert not state.accept_text(b"a")
+    assert not state.accept_text(b"")
     assert state.viable_prefix(b"a") == 0
     state.rollback(1)
     assert not state.is_terminated()
-    assert state.accept_token(A) and state.steps() == 2
+    assert state.accept_token(A)
+    assert state.steps() == 2
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -260,14 +267,17 @@ def test_long_texts_go_on_in_new_sets():
     state = matcher("root ::= [a-z]{300000}")
     for _ in range(300):
         assert state.accept_text(b"x" * 1000)
-    assert state.is_completed() and not state.accept_text(b"x")
+    assert state.is_completed()
+    assert not state.accept_text(b"x")
     for back in (1, 50, 200):
         state.rollback(back)
         assert not state.is_completed()
         for _ in range(back):
             assert state.accept_text(b"y" * 1000)
-        assert state.is_completed() and not state.accept_text(b"x")
-    assert state.viable_prefix(b"x") == 0 and state.steps() == 300
+        assert state.is_completed()
+        assert not state.accept_text(b"x")
+    assert state.viable_prefix(b"x") == 0
+    assert state.steps() == 300
 
 
 def test_fingerprints():

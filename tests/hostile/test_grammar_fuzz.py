@@ -87,7 +87,7 @@ def test_fuzzed_grammars(tmp_path, capsys):
         pytest.skip("no clang++ with libFuzzer here")
     write_inputs(tmp_path)
     program = build(tmp_path, compiler)
-    options = [f"-max_total_time={SECONDS}", "-max_len=400", "-timeout=20", "-rss_limit_mb=1500"]
+    options = [f"-max_total_time={SECONDS}", "-max_len=400", "-timeout=60", "-rss_limit_mb=1500"]
     options += ["-dict=words", "-print_final_stats=1", "-seed=1", "-artifact_prefix=fault-"]
     ran = subprocess.run(
         [program, *options, "corpus"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import time
 
 import pytest
@@ -81,3 +83,27 @@ def test_hostile_texts_are_answered_quickly(name):
     else:
         assert str(result).startswith(error)
     assert time.perf_counter() - start < 2
+
+
+MEASURE = """
+import json, resource, sys
+from mlx_sampling._ext import parse_grammar, print_grammar
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+text = sys.stdin.read()
+before = peak()
+try:
+    print_grammar(parse_grammar(text))
+except ValueError:
+    pass
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
+@pytest.mark.parametrize("name", ["literal", "classes", "alternatives", "rules", "stacked"])
+def test_hostile_texts_take_little_memory(name):
+    text = HOSTILE[name][0]
+    ran = subprocess.run(
+        [sys.executable, "-c", MEASURE], input=text, capture_output=True, text=True, check=True
+    )
+    assert int(ran.stdout) < 200_000

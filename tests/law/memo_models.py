@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+
 import mlx.core as mx
 import numpy as np
+
+from mlx_sampling.decode import make_cache
 
 
 class KVCache:
@@ -64,8 +68,16 @@ def markov(seed, width, spread=1.5):
     return RowModel(lambda tokens: table[tokens[-1]], width)
 
 
-def remembered(model, width):
-    """Rows of an mlx-lm model."""
-    return RowModel(
-        lambda tokens: np.array(model(mx.array([tokens]))[0, -1].astype(mx.float32)), width
-    )
+def remembered(model, width, prompt):
+    """Rows of an mlx-lm model after a prompt, which it is fed once."""
+    cache = make_cache(model)
+    rows = np.array(model(mx.array([prompt]), cache=cache)[0].astype(mx.float32))
+
+    def row_of(tokens):
+        assert tokens[: len(prompt)] == tuple(prompt[: len(tokens)])
+        if len(tokens) <= len(prompt):
+            return rows[len(tokens) - 1]
+        rest = mx.array([tokens[len(prompt) :]])
+        return np.array(model(rest, cache=copy.deepcopy(cache))[0, -1].astype(mx.float32))
+
+    return RowModel(row_of, width)

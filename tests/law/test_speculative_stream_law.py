@@ -124,7 +124,7 @@ PACKAGED = [
     ("The capital of France is", {"temperature": 0.8, "top_k": 6}),
     ("Once upon a time there was a", {"temperature": 1.2, "top_k": 4, "repeat_penalty": 1.3}),
 ]
-PACKAGED_RUNS = 800
+PACKAGED_RUNS = 3000
 BINS = 24  # the likeliest texts of three tokens, and one for the rest
 
 
@@ -133,7 +133,7 @@ def test_sampled_tokens_of_the_packaged_model(packaged, text, chain):
     """Three tokens, against the law that the plain route's own steps have; q is another chain's."""
     model, tokenizer = packaged
     prompt = tokenizer.encode(text)
-    target = remembered(model, 49_152)
+    target = remembered(model, 49_152, prompt)
     drafter = ModelDrafter(target, Sampler(top_k=3, temperature=1.5))
     counts: dict[tuple[int, ...], int] = {}
     accepted = 0

@@ -14,7 +14,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
-from ctypes import POINTER, Structure, c_bool, c_char_p, c_int32, c_size_t, c_void_p
+from ctypes import POINTER, c_bool, c_char_p, c_int32, c_size_t, c_void_p
 from functools import cached_property
 from pathlib import Path
 
@@ -29,34 +29,13 @@ NPM_SHA256 = "0d953e1503d5ab4608d8ed5b739132308c81ac05ffeb760d2a7f30e08a9f90e0"
 _i, _p = c_int32, c_void_p
 
 
-class ModelParams(Structure):
-    """Only what is set here by name, at its place; the rest stays as the library filled it in."""
-
-    _fields_ = (
-        ("devices", c_void_p),
-        ("buffer_overrides", c_void_p),
-        ("counts_and_modes", c_int32 * 4),
-        ("main_gpu", c_int32),
-        ("tensor_split", c_void_p),
-        ("progress_callback", c_void_p),
-        ("progress_data", c_void_p),
-        ("kv_overrides", c_void_p),
-        ("vocab_only", c_bool),
-        ("other_flags", c_bool * 5),
-    )
-
-
 VOCAB_FUNCTIONS = {
-    "llama_model_default_params": (ModelParams,),
-    "llama_model_load_from_file": (_p, c_char_p, ModelParams),
-    "llama_model_get_vocab": (_p, _p),
     "llama_vocab_n_tokens": (_i, _p),
     "llama_vocab_is_eog": (c_bool, _p, _i),
     "llama_vocab_eot": (_i, _p),
     "llama_vocab_eos": (_i, _p),
     "llama_tokenize": (_i, _p, c_char_p, _i, POINTER(c_int32), _i, c_bool, c_bool),
     "llama_token_to_piece": (_i, _p, _i, c_char_p, _i, _i, c_bool),
-    "llama_sampler_init_grammar": (_p, _p, c_char_p, c_char_p),
     "llama_sampler_init_grammar_lazy_patterns": (
         *(_p, _p, c_char_p, c_char_p),
         *(POINTER(c_char_p), c_size_t, POINTER(c_int32), c_size_t),
@@ -70,12 +49,7 @@ class Llama(llama_cpp.Llama):
 
     def open_vocabulary(self, model: Path) -> Vocabulary:
         self.declare(VOCAB_FUNCTIONS)
-        params = self.llama_model_default_params()
-        params.vocab_only = True
-        handle = self.llama_model_load_from_file(str(model).encode(), params)
-        if not handle:
-            raise LlamaUnavailable(f"llama.cpp could not load {model}.")
-        return Vocabulary(self, self.llama_model_get_vocab(handle))
+        return Vocabulary(self, self.load_vocabulary(model))
 
 
 class Vocabulary:

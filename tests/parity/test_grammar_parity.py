@@ -6,11 +6,13 @@ test_grammar_differences.py.
 
 from __future__ import annotations
 
+import codecs
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
 
 import llama
+import numpy as np
 import pytest
 from grammar_derive import derive, mutate, recurs_on_the_left
 from grammar_oracle import Grammar, trace
@@ -22,6 +24,7 @@ from mlx_sampling import GrammarError, Vocabulary, _ext
 PAIRS = 3_600
 TOKEN_PAIRS = 700
 TEXTS_EACH = 3
+MASKS = 120
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +219,60 @@ def test_texts(vocabulary, capsys):
             features.update(used)
     compare(cases, features, vocabulary, capsys, f"{pairs} pairs of text")
     assert min(features[name] for name in FEATURES) >= 10
+
+
+def decodes(text: bytes) -> bool:
+    """Whether a text is UTF-8, its last character whole or not: within tokens llama.cpp does not look.
+
+    And without NUL, where it stops looking.
+    """
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in text
+
+
+def test_whole_masks(vocabulary, capsys):
+    """Every token of the vocabulary at some place of a text, which may lie within a character."""
+    draw = random.Random(4)
+    cutter = Cutter(vocabulary)
+    native, texts = vocabulary.native, vocabulary.texts()
+    tokens = [token for token in range(vocabulary.size) if native.is_text(token)]
+    cases: list[Case] = []
+    while len(cases) < MASKS:
+        made = sound_grammar(draw)
+        if made is None or splits_lead_bytes_badly(made[2]):
+            continue
+        text, _, grammar = made
+        unpruned = [node for node in grammar.nodes() if not grammar.is_productive(node)]
+        pieces = None if unpruned else derive(grammar, draw)
+        path = pieces and cutter.path("".join(map(str, pieces)).encode(), draw, False)
+        if not path:
+            continue
+        compiled = _ext.Grammar(_ext.parse_grammar(text, vocabulary=native), native)
+        cases.append(Case(text, compiled, [path[: draw.randrange(len(path) + 1)]]))
+    answers = ask([(case.grammar, case.paths) for case in cases], tokens)
+    compared = set_bits = 0
+    for case, found in zip(cases, answers, strict=True):
+        if isinstance(found, Hung):
+            continue
+        (path,), (answer,) = case.paths, found
+        matcher = _ext.GrammarMatcher(case.compiled)
+        assert all(matcher.accept_token(token) for token in path)
+        words = np.zeros(vocabulary.size // 32, np.uint32)
+        matcher.fill_bitmask(words)
+        mine = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).tolist()
+        before = b"".join(texts[token] for token in path)
+        differ = {*mine}.difference(native.ends).symmetric_difference(answer.allowed)
+        differ = {token for token in differ if decodes(before + texts[token])}
+        assert not differ, f"{case.grammar!r} after {before!r}: {[texts[t] for t in differ][:9]}"
+        compared += 1
+        set_bits += len(answer.allowed)
+    with capsys.disabled():
+        print(f"\n{compared} masks, {set_bits / compared:.0f} tokens allowed on average")
+    assert compared > 0.95 * MASKS
+    assert 100 < set_bits / compared < 25_000
 
 
 DAMAGE = (*'[](){},*|-_#.a1 "', *["", " ", "a"] * 4, "\\", "\\x4", "\n", "::=")

@@ -342,6 +342,22 @@ def test_a_new_stream_ends_an_abandoned_one(tiny_model, stream_of):
         next(abandoned)
 
 
+@pytest.mark.parametrize("drafter_of", [LookupDrafter, lambda: ModelDrafter(tiny_llama())])
+def test_a_drafter_serves_one_run_at_a_time(tiny_model, drafter_of):
+    drafter = drafter_of()
+    first = speculative_stream(tiny_model, drafter, PROMPT, max_tokens=20)
+    tokens = [next(first) for _ in range(3)]
+    second = speculative_stream(tiny_model, drafter, PROMPT, max_tokens=20)
+    with pytest.raises(RuntimeError, match=r"^\[drafter\] Expected a drafter that is free"):
+        next(second)
+    tokens += list(first)
+    assert tokens == list(greedy_stream(tiny_model, PROMPT, max_tokens=20))
+    stopped = speculative_stream(tiny_model, drafter, PROMPT, max_tokens=20)
+    next(stopped)
+    stopped.close()
+    assert list(speculative_stream(tiny_model, drafter, PROMPT, max_tokens=20)) == tokens
+
+
 def test_adaptive_length(tiny_model):
     plain = list(greedy_stream(tiny_model, PROMPT, max_tokens=200))
     proposed = {}

@@ -61,6 +61,13 @@ void Dist::apply(Candidates& candidates, RequestState& state) const {
     const bool masked = data[i].logit == -std::numeric_limits<float>::infinity();
     if (running >= target && !masked) candidates.selected = static_cast<int64_t>(i);
   }
+  // Other orders of tied candidates round otherwise, by less than that.
+  if (candidates.open && candidates.selected >= 0) {
+    const double error =
+        4.0 * static_cast<double>(data.size()) * std::numeric_limits<double>::epsilon() * sum;
+    const double before = running - data[static_cast<size_t>(candidates.selected)].p;
+    candidates.unsure = !(running - target > error && target - before > error);
+  }
   divide_by(sum, candidates);
 }
 

@@ -10,6 +10,7 @@ namespace mlx_sampling {
 class Dist : public Sampler {
  public:
   std::string_view name() const override { return "dist"; }
+  bool keeps_places(bool) const override { return true; }
   bool selects() const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
   void weigh(Candidates& candidates, RequestState& state) const override;

@@ -9,6 +9,7 @@ namespace mlx_sampling {
 class Greedy : public Sampler {
  public:
   std::string_view name() const override { return "greedy"; }
+  bool keeps_places(bool) const override { return true; }
   bool selects() const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
 

@@ -17,6 +17,7 @@ class MinP : public Sampler {
   explicit MinP(double p, int64_t min_keep = 1);
 
   std::string_view name() const override { return "min_p"; }
+  bool keeps_places(bool sorted) const override { return sorted; }
   void apply(Candidates& candidates, RequestState& state) const override;
   void apply_row(std::span<const float> row, Candidates& candidates,
                  RequestState& state) const override;

@@ -49,6 +49,27 @@ class Sampler {
 
   // Does to the state what `apply` does once it has picked candidate `picked` after `weigh`.
   virtual void settle(const Candidates&, size_t, RequestState&) const {}
+  // `apply_row` for a chain whose other stages keep places, and that needs no more than a token:
+  // may leave `candidates.open`. Sorted ones then have every logit and p as `apply_row` has it, but
+  // for the sign of a logit of 0, and any id of those with that logit. Others have the places of
+  // Tie::mixed filled in any order too.
+  virtual void apply_row_open(std::span<const float> row, Candidates& candidates,
+                              RequestState& state) const {
+    apply_row(row, candidates, state);
+  }
+
+  // The id at a place of the candidates that `apply_row_open` left open; `no_token` at a place of
+  // Tie::mixed.
+  virtual uint32_t id_at(size_t place, const RequestState& state) const {
+    return state.candidates.data[place].id;
+  }
+
+  // Whether `apply_row` marks candidates as sorted.
+  virtual bool leaves_sorted() const { return false; }
+
+  // Whether `apply` looks at no id, and lets those candidates that stay keep their places; where
+  // they are marked as sorted, or whether or not.
+  virtual bool keeps_places(bool /*sorted*/) const { return false; }
 
   // Told of every token that joins the text, those of the prompt included.
   virtual void accept(uint32_t, RequestState&) const {}

@@ -17,6 +17,7 @@ class Temperature : public Sampler {
   explicit Temperature(double temperature);
 
   std::string_view name() const override { return "temperature"; }
+  bool keeps_places(bool) const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
   void apply_row(std::span<const float> row, Candidates& candidates,
                  RequestState& state) const override;

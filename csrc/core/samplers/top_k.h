@@ -13,6 +13,7 @@ class TopK : public Sampler {
   explicit TopK(int64_t k) : k_(k) {}
 
   std::string_view name() const override { return "top_k"; }
+  bool keeps_places(bool sorted) const override { return sorted; }
   void apply(Candidates& candidates, RequestState& state) const override;
   void apply_row(std::span<const float> row, Candidates& candidates,
                  RequestState& state) const override;

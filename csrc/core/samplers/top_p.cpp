@@ -9,7 +9,10 @@
 #include "core/candidate_probs.h"
 #include "core/exp_floats.h"
 #include "core/ordered_sum.h"
+#include "core/radix_sort.h"
+#include "core/row_front.h"
 #include "core/samplers/parameters.h"
+#include "core/sort_scratch.h"
 
 namespace mlx_sampling {
 namespace {
@@ -77,6 +80,103 @@ bool TopP::keep_lazily(std::span<const float> logits, const uint32_t* ids, Candi
   candidates.data.swap(found);
   candidates.sorted = true;
   return true;
+}
+
+// Keeps elements by rising key until enough are kept; false where there are too few.
+bool TopP::take_ranked(std::span<const Keyed> ranked, float greatest, float exps_sum,
+                       std::vector<Candidate>& kept) const {
+  constexpr size_t chunk = 1024;
+  std::array<float, chunk> below;
+  std::array<float, chunk> p;
+  kept.clear();
+  float sum = 0;
+  for (size_t begin = 0; begin < ranked.size(); begin += chunk) {
+    const auto elements = ranked.subspan(begin, std::min(chunk, ranked.size() - begin));
+    kept.resize(begin + elements.size());
+    Candidate* const candidates = kept.data() + begin;
+    for (size_t i = 0; i < elements.size(); ++i) {
+      const float logit = logit_of(elements[i]);
+      candidates[i] = {elements[i].id, logit, 0.0f};
+      below[i] = logit - greatest;
+    }
+    exp_floats(below.data(), elements.size(), p.data());
+    for (size_t i = 0; i < elements.size(); ++i) p[i] /= exps_sum;
+    for (size_t i = 0; i < elements.size(); ++i) candidates[i].p = p[i];
+    // The sum does not fall: where it is short at the end, it is short before.
+    const float end = add_in_order(sum, p.data(), elements.size());
+    if (end >= p_ && kept.size() >= min_keep_) {
+      for (size_t i = 0; i < elements.size(); ++i) {
+        sum += p[i];
+        if (!(sum >= p_ && begin + i + 1 >= min_keep_)) continue;
+        kept.resize(begin + i + 1);
+        return true;
+      }
+    }
+    sum = end;
+  }
+  return false;
+}
+
+// Why it is exact: the sorted logits, and with them p and how many are kept, are the same whichever
+// of several equal ones stands first. Where few are kept, the order is that of the first look,
+// which sees no bucket after the one that completes it.
+bool TopP::keep_open(std::span<const float> row, const RowIndex& index, Candidates& candidates,
+                     Reference reference) const {
+  if (!has_buckets(index)) return false;
+  const float greatest = index.greatest_of_all();
+  BucketGuess guess;
+  const float exps_sum = exp_sum_in_id_order(row, greatest, guess);
+  SortScratch& scratch = sort_scratch();
+  // Little enough for a wrong guess to be rare: what is left out must not reach 1 - p.
+  const float rest = 0.85f * std::max(1 - p_, 0.0f) * exps_sum;
+  size_t buckets = guess.buckets_for(std::max(4 * first_look, 2 * min_keep_), rest);
+  std::span<Keyed> front;
+  while (true) {
+    front = front_of(row, index, buckets, scratch.elements);
+    const bool all = front.size() == row.size();
+    if (scratch.radix.size() < front.size()) scratch.radix.resize(front.size());
+    sort_by_key(front, scratch.radix);
+    if (front.size() >= first_look &&
+        (take_ranked(front, greatest, exps_sum, candidates.data) || all)) {
+      break;
+    }
+    buckets = bucket_limit;
+  }
+  candidates.sorted = true;
+  candidates.open = candidates.data.size() > first_look;
+  if (!candidates.open) {
+    const float last_looked_at = row[front[first_look - 1].id];
+    front = front_of(row, index, bucket_of(last_looked_at) + 1, scratch.elements);
+    scratch.logits.clear();
+    scratch.ids.clear();
+    for (const Keyed& element : front) {
+      scratch.logits.push_back(row[element.id]);
+      scratch.ids.push_back(element.id);
+    }
+    BucketOrder order(scratch.logits, scratch.ids.data(), reference);
+    const std::vector<Keyed> first = order.first(first_look);
+    for (size_t i = 0; i < candidates.data.size(); ++i) {
+      const Candidate placed = order.candidate(first[i]);
+      candidates.data[i].id = placed.id;
+      candidates.data[i].logit = placed.logit;
+    }
+  }
+  return true;
+}
+
+void TopP::apply_row_open(std::span<const float> row, Candidates& candidates,
+                          RequestState& state) const {
+  if (p_ < 1.0f && BucketOrder::worth_while_for(row.size()) &&
+      keep_open(row, state.row_index(), candidates, state.reference())) {
+    candidates.selected = -1;
+    return;
+  }
+  apply_row(row, candidates, state);
+}
+
+uint32_t TopP::id_at(size_t place, const RequestState& state) const {
+  const float logit = state.row()[state.candidates.data[place].id];
+  return id_at_rank(state.row(), state.row_index(), place, logit, state.reference());
 }
 
 void TopP::apply_row(std::span<const float> row, Candidates& candidates,

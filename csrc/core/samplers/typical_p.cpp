@@ -57,12 +57,12 @@ bool take_lazily(const std::vector<float>& distances, Reference reference, Take&
 }
 
 // The probabilities of all candidates by falling logit.
-std::span<const float> probs_in_order(const BucketOrder& order, std::span<const Keyed> ranked) {
+std::span<const float> probs_in_order(std::span<const Keyed> ranked, float greatest) {
   std::vector<float>& probs = sort_scratch().below;
   std::vector<float>& exps = sort_scratch().exps;
   probs.resize(ranked.size());
   exps.resize(ranked.size());
-  for (size_t i = 0; i < ranked.size(); ++i) probs[i] = order.logit(ranked[i]) - order.greatest();
+  for (size_t i = 0; i < ranked.size(); ++i) probs[i] = logit_of(ranked[i]) - greatest;
   exp_floats(probs.data(), probs.size(), exps.data());
   const float sum = add_in_order(0.0f, exps.data(), exps.size());
   for (size_t i = 0; i < ranked.size(); ++i) probs[i] = exps[i] / sum;
@@ -89,7 +89,7 @@ bool TypicalP::keep_lazily(std::span<const float> logits, const uint32_t* ids,
     const auto elements = std::span(ranked).subspan(order.begin(b), order.bucket(b).size());
     sort_by_key(elements, {scratch.data(), elements.size()});
   }
-  const std::span<const float> probs = probs_in_order(order, ranked);
+  const std::span<const float> probs = probs_in_order(ranked, order.greatest());
   std::vector<float>& distances = sort_scratch().distances;
   find_distances(probs, distances);
 
@@ -123,6 +123,18 @@ void TypicalP::apply_row(std::span<const float> row, Candidates& candidates,
     return;
   }
   Sampler::apply_row(row, candidates, state);
+}
+
+void TypicalP::apply_row_open(std::span<const float> row, Candidates& candidates,
+                              RequestState& state) const {
+  if (p_ < 1.0f && BucketOrder::worth_while_for(row.size()) &&
+      keep_open(row, state.row_index(), candidates)) {
+    candidates.selected = -1;
+    candidates.sorted = false;
+    candidates.open = true;
+    return;
+  }
+  apply_row(row, candidates, state);
 }
 
 void TypicalP::apply(Candidates& candidates, RequestState& state) const {

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "core/keyed.h"
 #include "core/samplers/sampler.h"
 
 namespace mlx_sampling {
@@ -22,8 +24,19 @@ class TypicalP : public Sampler {
   void apply(Candidates& candidates, RequestState& state) const override;
   void apply_row(std::span<const float> row, Candidates& candidates,
                  RequestState& state) const override;
+  void apply_row_open(std::span<const float> row, Candidates& candidates,
+                      RequestState& state) const override;
+  uint32_t id_at(size_t place, const RequestState& state) const override;
 
  private:
+  enum class Outcome { kept, front_too_short, not_possible };
+
+  // As apply_row_open does it. False where that cannot be done.
+  bool keep_open(std::span<const float> row, const RowIndex& index, Candidates& candidates) const;
+  Outcome keep_of_front(std::span<const float> row, float greatest, size_t buckets,
+                        std::span<const Keyed> front, Candidates& candidates) const;
+  size_t count_kept(std::span<const Keyed> front) const;
+
   // The same, sorting no more than is needed. False, with nothing changed, where that cannot be
   // done.
   bool keep_lazily(std::span<const float> logits, const uint32_t* ids, Candidates& candidates,

@@ -7,11 +7,11 @@ from typing import Any
 
 def add_parser(commands: Any) -> None:
     """Adds `bench NAME` to the command line's subcommands."""
-    from mlx_sampling.bench import chain, grammar, kernels
+    from mlx_sampling.bench import chain, grammar, kernels, speculative
 
     parser = commands.add_parser(
         "bench", help="measure beside peers", description="Measures beside peers, in one run."
     )
     benches = parser.add_subparsers(dest="benchmark", required=True)
-    for bench in (kernels, chain, grammar):
+    for bench in (kernels, chain, grammar, speculative):
         bench.add_parser(benches)

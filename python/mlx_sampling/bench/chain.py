@@ -4,7 +4,8 @@ Microseconds per token, medians over interleaved rounds, one thread, every call 
   ours       a finished float32 row in host memory is copied into the request's, checked, and sampled from.
   llama.cpp  its candidate array is filled from the row by a compiled loop, and sampled from.
              Needs a library of release 0.5.0: --llama, or the environment's MLX_SAMPLING_LLAMA.
-  mlx-lm     its make_sampler with the same settings, where it has them, on MLX's default device.
+  mlx-lm     its make_sampler with the same settings, where it has them, on MLX's default device; in
+             rounds of its own after the others, since it leaves cold caches.
 Our tokens must be llama.cpp's in every round: the run fails where one is not.
 """
 
@@ -165,7 +166,6 @@ def measure(
     sides: dict[str, Pick] = {"ours": _ours(setting, rows, reference)}
     if llama is not None:
         sides["llama.cpp"] = _theirs(setting, rows, llama)
-    peer = _peer(setting, rows)
     times: dict[str, list[float]] = {side: [] for side in (*sides, "mlx-lm")}
     for step in range(max(rounds, 1) * ROWS + ROWS):  # the first look at each row is not counted
         tokens = {}
@@ -175,7 +175,9 @@ def measure(
             times[side].append(1e6 * (perf_counter() - started))
         if len(set(tokens.values())) > 1:
             raise ValueError(f"[{name}] Expected one token, got {tokens} in step {step}.")
-        if peer is not None and step % ROWS == 0:  # it takes some fifty times as long
+    peer = _peer(setting, rows)
+    if peer is not None:  # it takes some fifty times as long, and leaves cold caches: by itself
+        for _ in range(max(rounds, 1) + 1):
             started = perf_counter()
             peer(0)
             times["mlx-lm"].append(1e6 * (perf_counter() - started))

@@ -76,7 +76,8 @@ def _engines(tokens: Tokens, llama: Any) -> tuple[list[Engine], dict[str, float]
     """The engines that are there, milliseconds of their set-up, and which are not and why."""
     engines: list[Engine] = []
     setup, absent = {}, []
-    for kind in (Ours, *PEERS):
+    kinds: tuple[type[Engine], ...] = (Ours, *PEERS)
+    for kind in kinds:
         try:
             kind.load(llama)
             started = perf_counter()

@@ -110,6 +110,21 @@ class Ours(Engine):
         self._matcher.accept_token(token)
 
 
+class _Tokenizer:
+    """What llguidance asks of a tokenizer."""
+
+    bos_token_id = None
+
+    def __init__(self, tokens: Tokens):
+        self._split = tokens.split
+        self.tokens = tokens.texts
+        self.eos_token_id = tokens.ends[0]
+        self.special_token_ids = [*tokens.control, *tokens.ends]
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return self._split(text.encode() if isinstance(text, str) else text)
+
+
 class LlGuidance(Engine):
     name = "llguidance"
 
@@ -123,16 +138,7 @@ class LlGuidance(Engine):
 
         super().__init__(tokens)
 
-        class Wrapped:
-            eos_token_id = tokens.ends[0]
-            bos_token_id = None
-            special_token_ids = [*tokens.control, *tokens.ends]
-
-            def __call__(self, text: bytes | str) -> list[int]:
-                return tokens.split(text.encode() if isinstance(text, str) else text)
-
-        Wrapped.tokens = tokens.texts  # type: ignore[attr-defined]
-        wrapper = llguidance.TokenizerWrapper(Wrapped())
+        wrapper = llguidance.TokenizerWrapper(_Tokenizer(tokens))
         self._tokenizer = llguidance.LLTokenizer(wrapper, n_vocab=len(tokens.texts))
 
     def compile(self, workload: Workload) -> None:
@@ -228,7 +234,7 @@ class LlamaCpp(Engine):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "vocabulary.gguf"
             file.write_bytes(gguf_of(tokens))
-            self._vocabulary = self._library.open_vocabulary(file)
+            self._vocabulary = self._library.load_vocabulary(file)
         self._data = np.zeros(len(tokens.texts), TOKEN_DATA)
         self._single = np.zeros(1, TOKEN_DATA)
         self._sampler: int | None = None

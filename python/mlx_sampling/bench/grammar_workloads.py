@@ -28,7 +28,7 @@ object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}" ws
 array  ::= "[" ws (value ("," ws value)*)? "]" ws
 string ::= "\"" ([^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt/] | "u" [0-9a-fA-F]{4}))* "\"" ws
 number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [0-9] [1-9]{0,15})? ws
-ws     ::= | " " | "\n" [ \t]{0,20}
+ws     ::= (" " | "\n" [ \t]{0,20})?
 """
 
 NOTE_GBNF = r"""root    ::= title "\n\n" section+

@@ -1,6 +1,6 @@
 """llama.cpp's samplers, called through the C interface of a shared library of release 0.5.0.
 
-Here: the library in a folder, its chains. Not here: where a library comes from, vocabularies.
+Here: the library in a folder, its chains. Not here: where a library comes from, what is in a vocabulary.
 """
 
 from __future__ import annotations
@@ -74,6 +74,31 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
+class ModelParams(Structure):
+    """Only what is set here by name, at its place; the rest stays as the library filled it in."""
+
+    _fields_ = (
+        ("devices", c_void_p),
+        ("buffer_overrides", c_void_p),
+        ("counts_and_modes", c_int32 * 4),
+        ("main_gpu", c_int32),
+        ("tensor_split", c_void_p),
+        ("progress_callback", c_void_p),
+        ("progress_data", c_void_p),
+        ("kv_overrides", c_void_p),
+        ("vocab_only", c_bool),
+        ("other_flags", c_bool * 5),
+    )
+
+
+VOCABULARY_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "llama_model_default_params": (ModelParams,),
+    "llama_model_load_from_file": (_p, c_char_p, ModelParams),
+    "llama_model_get_vocab": (_p, _p),
+    "llama_sampler_init_grammar": (_p, _p, c_char_p, c_char_p),
+}
+
+
 class Llama:
     """The library in a folder, or one library file."""
 
@@ -110,6 +135,21 @@ class Llama:
         """Makes one sampler; whoever adds it to a chain no longer owns it."""
         handle: int = getattr(self._lib, f"llama_sampler_init_{name}")(*arguments)
         return handle
+
+    def load_vocabulary(self, model: Path) -> int:
+        """Handle of the vocabulary in a GGUF file, which stays loaded.
+
+        Raises:
+            LlamaUnavailable: The library does not load it.
+        """
+        self.declare(VOCABULARY_FUNCTIONS)
+        params = self.llama_model_default_params()
+        params.vocab_only = True
+        handle = self.llama_model_load_from_file(str(model).encode(), params)
+        if not handle:
+            raise LlamaUnavailable(f"llama.cpp could not load {model}.")
+        vocabulary: int = self.llama_model_get_vocab(handle)
+        return vocabulary
 
     def chain(self, samplers: Iterable[int]) -> Chain:
         handle = self._lib.llama_sampler_chain_init(ChainParams(True))

@@ -272,7 +272,7 @@ class GrammarSampler(SeededSampler):
             _check_matrix(logprobs)
             return self._last  # mlx-lm asks for one more token before it looks at the last
         token = super().__call__(logprobs)
-        self._sampler.accept(int(token.item()))
+        self._sampler.accept(int(token.item()))  # type: ignore[arg-type]
         self._last = token
         return token
 
