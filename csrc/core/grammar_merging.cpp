@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/fast_paths.h"
 #include "core/grammar_builder.h"
 
 namespace mlx_sampling {
@@ -52,7 +53,7 @@ uint64_t hash_of(const GrammarAutomaton& automaton, uint32_t i) {
 
 void merge_states(GrammarAutomaton& automaton) {
   const auto size = static_cast<uint32_t>(automaton.states.size() - 1);
-  if (size > most_states) return;
+  if (size > most_states || !fast_paths()) return;
   std::vector<uint32_t> as(size);
   for (int round = 0; round < rounds; ++round) {
     std::unordered_map<uint64_t, uint32_t> known;
