@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/earley_maker.h"
+#include "core/fast_paths.h"
 
 namespace mlx_sampling {
 
@@ -125,6 +126,7 @@ void EarleyMaker::flow(std::vector<Member>& members) {
 // An instance that waits outside already, and that these members would equal if they were it: then
 // they are. Without this, "s ::= s s | ..." would have new sets for each byte.
 const EarleyInstance* EarleyMaker::equal_instance(std::vector<Member>& members) {
+  if (!fast_paths()) return nullptr;
   std::vector<const EarleyInstance*> candidates;
   for (const Member& member : members) {
     for (const EarleyItem& item : member.items) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/earley_maker.h"
+#include "core/fast_paths.h"
 
 namespace mlx_sampling {
 namespace {
@@ -53,6 +54,7 @@ bool EarleyMaker::is_subset(const EarleySet* small, const EarleySet* large, int 
 }
 
 void EarleyMaker::drop_subsets(Items& items) {
+  if (!fast_paths()) return;
   size_t kept = 0;
   for (size_t first = 0, end = 0; first < items.size(); first = end) {
     for (end = first; end < items.size() && items[end].state == items[first].state;) ++end;
@@ -77,6 +79,7 @@ void EarleyMaker::drop_subsets(Items& items) {
 
 // Items of members that wait in older sets, where others wait in the members themselves.
 void EarleyMaker::drop_subsets(std::vector<Member>& members) {
+  if (!fast_paths()) return;
   members_ = &members;
   for (Member& member : members) {
     Items& items = member.items;

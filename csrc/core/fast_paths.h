@@ -1,5 +1,5 @@
-// One switch for every short cut of the chain: each gives the same bits as the plain way, and tests
-// run both.
+// One switch for every short cut of the chain and of grammars: each gives the same bits as the
+// plain way, and tests run both.
 #pragma once
 
 #include <atomic>

@@ -66,6 +66,7 @@ void check_cycles(const GrammarAutomaton& automaton) {
 std::shared_ptr<const Grammar> Grammar::compile(const GrammarSyntax& syntax,
                                                 std::shared_ptr<const Vocabulary> vocabulary) {
   auto automaton = std::make_shared<GrammarAutomaton>(compact(build(syntax, vocabulary.get())));
+  merge_states(*automaton);
   order_rules(*automaton);
   check_cycles(*automaton);
   const uint64_t fingerprint = fingerprint_of(syntax, vocabulary.get());

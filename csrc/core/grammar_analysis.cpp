@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/fast_paths.h"
 
 namespace mlx_sampling {
 namespace {
@@ -227,7 +228,12 @@ GrammarAnalysis analyse(const GrammarSyntax& syntax, const std::vector<bool>& to
     if (node.kind == Kind::chars) return node.count != 0;
     return (node.kind == Kind::tokens || node.kind == Kind::no_tokens) && !token_set_is_empty[i];
   });
-  Sizes(syntax, analysis);
+  if (fast_paths()) {
+    Sizes(syntax, analysis);
+  } else {
+    analysis.rule_is_inlined.assign(syntax.rules.size(), false);
+    analysis.node_cost.assign(syntax.nodes.size(), GrammarAnalysis::calls_others);
+  }
   return analysis;
 }
 

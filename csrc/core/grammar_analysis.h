@@ -15,7 +15,8 @@ struct GrammarAnalysis {
   std::vector<bool> node_is_nullable;    // matches the empty text
   std::vector<bool> node_is_productive;  // matches anything at all
   std::vector<uint32_t> node_cost;       // about how many edges, or `calls_others`
-  std::vector<bool> rule_is_inlined;     // small, and calls no rule that is not inlined itself
+  std::vector<bool> rule_is_inlined;     // small, and calls no rule that is not inlined itself;
+                                         // none and no cost without fast_paths()
 
   bool is_nullable(const GrammarSyntax& syntax, uint32_t rule) const {
     return node_is_nullable[syntax.rules[rule].body];

@@ -1,5 +1,5 @@
-// From a grammar's syntax to its automaton, in two passes: edges with empty moves (here), then
-// without them, ordered and trimmed (grammar_compaction.cpp).
+// From a grammar's syntax to its automaton: edges with empty moves (grammar_builder.cpp), then
+// without them, trimmed and ordered (grammar_compaction.cpp).
 #pragma once
 
 #include <cstdint>
@@ -47,6 +47,9 @@ LooseAutomaton build(const GrammarSyntax& syntax, const Vocabulary* vocabulary);
 
 // Throws std::invalid_argument where the automaton would be too large.
 GrammarAutomaton compact(const LooseAutomaton& loose);
+
+// Leads edges to states that are alike to one of them (grammar_merging.cpp).
+void merge_states(GrammarAutomaton& automaton);
 
 // Fills in `component` and `cyclic` of the rules.
 void order_rules(GrammarAutomaton& automaton);

@@ -35,43 +35,39 @@ bool GrammarWalk::take_subtree(const EarleySet* before, uint32_t node) {
     if (loops->maximum - loops->done < most) return false;
     missing = loops->minimum - std::min(loops->minimum, loops->done);
   }
-  take(here.tokens, trie_.node(here.end).tokens);
+  take(here.tokens, here.tokens_end);
   if (missing <= most) end_trees.push_back({node, begun + missing});
   return true;
 }
 
-bool GrammarWalk::may_loop(const EarleySet* before, const EarleySet* next) const {
-  return before->loops.load(std::memory_order_relaxed) == nullptr &&
-         (before == next || sets_.may_count(before));
+// Whether `before` was found to be one of those that bytes lead back to.
+bool GrammarWalk::loops_now(const EarleySet* before, const EarleySet* next) const {
+  if (before->loops.load(std::memory_order_relaxed) != nullptr) return false;
+  if (before != next && !sets_.may_count(before)) return false;
+  sets_.loops(before);
+  return true;
 }
 
 void GrammarWalk::below(const EarleySet* set, uint32_t node) {
   const auto& class_of = sets_.automaton().class_of;
-  path_[trie_.node(node).depth] = set;
-  for (uint32_t i = node + 1, end = trie_.node(node).end; i < end;) {
+  if (trie_.node(node).children == 0) return;
+  path_.push_back({set, trie_.node(node).children});
+  while (!path_.empty()) {
+    const auto [before, i] = path_.back();
     const TrieSummary::Node& here = trie_.node(i);
-    const EarleySet* const before = path_[here.depth - 1];
-    if (whole_subtrees_ && take_subtree(before, i)) {
-      i = here.end;
-      continue;
+    if (here.is(TrieSummary::Node::last)) {
+      path_.pop_back();
+    } else {
+      ++path_.back().node;
     }
+    if (whole_subtrees_ && take_subtree(before, i)) continue;
     const EarleySet* const next = sets_.step(before, class_of[here.byte]);
-    if (next->is_dead()) {
-      i = here.end;
-      continue;
-    }
-    if (whole_subtrees_ && may_loop(before, next)) {
-      sets_.loops(before);
-      continue;
-    }
-    take(here.tokens, trie_.node(i + 1).tokens);
-    if (here.end == i + 1) {
-      ++i;
-      continue;
-    }
+    if (next->is_dead()) continue;
+    if (whole_subtrees_ && loops_now(before, next) && take_subtree(before, i)) continue;
+    take(here.tokens, trie_.own_tokens_end(here));
+    if (here.children == 0) continue;
     if (next->completed) ends.push_back(i);
-    path_[here.depth] = next;
-    i = next->items.empty() ? here.end : i + 1;
+    if (!next->items.empty()) path_.push_back({next, here.children});
   }
 }
 
@@ -91,16 +87,21 @@ void GrammarWalk::below_each(const EarleySet* set, std::span<const EndTree> tree
 }
 
 void GrammarWalk::below_tree(const EarleySet* set, const EndTree& tree, const ByteSummary& first) {
-  const bool wide = (trie_.node(tree.root).flags & TrieSummary::Node::wide) != 0;
-  for (uint32_t i = tree.root; i < trie_.node(tree.root).end;) {
+  const bool wide = trie_.node(tree.root).is(TrieSummary::Node::wide);
+  std::vector<uint32_t> pending = {tree.root};
+  while (!pending.empty()) {
+    const uint32_t i = pending.back();
     const TrieSummary::Node& here = trie_.node(i);
-    if (!here.meets(first) || here.most_characters < tree.characters) {
-      i = here.end;
+    pending.pop_back();
+    if (!here.meets(first) || here.most_characters < tree.characters || here.children == 0) {
       continue;
     }
-    const bool between = !wide || (here.flags & TrieSummary::Node::character) != 0;
+    const bool between = !wide || here.is(TrieSummary::Node::character);
     if (between && here.characters >= tree.characters) below(set, i);
-    ++i;
+    for (uint32_t child = here.children;; ++child) {
+      pending.push_back(child);
+      if (trie_.node(child).is(TrieSummary::Node::last)) break;
+    }
   }
 }
 

@@ -30,12 +30,9 @@ class GrammarWalk {
  public:
   // `whole_subtrees`: takes subtrees at once whose bytes all lead back to one set.
   GrammarWalk(const EarleySets& sets, const Vocabulary& vocabulary, bool whole_subtrees)
-      : sets_(sets),
-        trie_(vocabulary.trie_summary()),
-        whole_subtrees_(whole_subtrees),
-        path_(vocabulary.trie().longest() + 1) {}
+      : sets_(sets), trie_(vocabulary.trie_summary()), whole_subtrees_(whole_subtrees) {}
 
-  // From `set` at `node`, over all that is below.
+  // From `set` at `node` of the vocabulary's trie summary, over all that is below.
   void below(const EarleySet* set, uint32_t node);
 
   // The same at every node of each tree.
@@ -53,14 +50,19 @@ class GrammarWalk {
  private:
   void take(uint32_t first, uint32_t end);
   bool take_subtree(const EarleySet* before, uint32_t node);
-  bool may_loop(const EarleySet* before, const EarleySet* next) const;
+  bool loops_now(const EarleySet* before, const EarleySet* next) const;
   ByteSummary first_bytes(const EarleySet* set) const;
   void below_tree(const EarleySet* set, const EndTree& tree, const ByteSummary& first);
 
   const EarleySets& sets_;
   const TrieSummary& trie_;
   const bool whole_subtrees_;
-  std::vector<const EarleySet*> path_;  // by depth
+
+  struct Place {
+    const EarleySet* set;
+    uint32_t node;  // the next of the children that it is the set before
+  };
+  std::vector<Place> path_;
 };
 
 // Sets `words` to the bits of the tokens of `runs`, which are sorted and do not overlap.

@@ -52,41 +52,61 @@ Utf8 next(Utf8 state, uint8_t byte) {
 
 }  // namespace
 
-TrieSummary::TrieSummary(const TokenTrie& trie) {
+TrieSummary::TrieSummary(const TokenTrie& trie) : nodes_(trie.nodes().size()) {
+  std::vector<uint32_t> places(nodes_.size());
+  place(trie, places);
+  sum_up(trie, places);
+}
+
+// Finds where each of the trie's nodes goes: children together, in their order.
+void TrieSummary::place(const TokenTrie& trie, std::vector<uint32_t>& places) {
+  const auto nodes = trie.nodes();
+  uint32_t next = 1;
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    Node& node = nodes_[places[i]];
+    const auto below = trie.tokens_below(i);
+    node.tokens = static_cast<uint32_t>(below.data() - trie.tokens().data());
+    node.tokens_end = static_cast<uint32_t>(node.tokens + below.size());
+    node.byte = nodes[i].byte;
+    if (nodes[i].end == i + 1) continue;
+    node.children = next;
+    for (uint32_t child = i + 1; child < nodes[i].end; child = nodes[child].end) {
+      places[child] = next++;
+    }
+    nodes_[next - 1].flags = Node::last;
+  }
+}
+
+void TrieSummary::sum_up(const TokenTrie& trie, const std::vector<uint32_t>& places) {
   const auto nodes = trie.nodes();
   const auto size = static_cast<uint32_t>(nodes.size());
-  nodes_.resize(size + 1);
-  nodes_[size].tokens = static_cast<uint32_t>(trie.tokens().size());
   std::vector<Utf8> states(trie.longest() + 1, between);  // of the path, by depth
-  std::vector<uint32_t> path(trie.longest() + 1);
+  std::vector<uint32_t> path(trie.longest() + 1);         // places
   std::vector<uint32_t> parents(size);
-  for (uint32_t i = 0; i < size; ++i) {
-    Node& node = nodes_[i];
-    node.end = nodes[i].end;
-    node.tokens = nodes[i].tokens;
-    node.depth = nodes[i].depth;
-    node.byte = nodes[i].byte;
-    node.flags = Node::character;
-    if (i == 0) continue;
-    path[node.depth] = i;
-    parents[i] = path[node.depth - 1];
-    const Utf8 state = states[node.depth] = next(states[node.depth - 1], node.byte);
-    const uint16_t before = nodes_[parents[i]].characters;
-    node.characters = static_cast<uint16_t>(before + (node.begins_character() ? 1 : 0));
+  nodes_[0].flags = Node::character;
+  for (uint32_t i = 1; i < size; ++i) {
+    const uint16_t depth = nodes[i].depth;
+    Node& node = nodes_[places[i]];
+    path[depth] = places[i];
+    parents[i] = path[depth - 1];
+    const Utf8 state = states[depth] = next(states[depth - 1], node.byte);
+    node.characters =
+        static_cast<uint16_t>(nodes_[parents[i]].characters + (node.begins_character() ? 1 : 0));
     node.most_characters = node.characters;
-    node.flags = state == bad ? Node::broken : state == between ? Node::character : 0;
     ByteSummary own;
     own.add(node.byte);
     node.low = own.low;
     node.high = own.high;
-    if (own.wide) node.flags |= Node::wide;
+    node.flags |= own.wide ? Node::wide : 0;
+    node.flags |= state == bad ? Node::broken : state == between ? Node::character : 0;
   }
   for (uint32_t i = size - 1; i > 0; --i) {
+    const Node& node = nodes_[places[i]];
     Node& parent = nodes_[parents[i]];
-    parent.low |= nodes_[i].low;
-    parent.high |= nodes_[i].high;
-    parent.most_characters = std::max(parent.most_characters, nodes_[i].most_characters);
-    parent.flags |= nodes_[i].flags & (Node::wide | Node::broken);
+    parent.low |= node.low;
+    parent.high |= node.high;
+    parent.most_characters = std::max(parent.most_characters, node.most_characters);
+    parent.flags |= node.flags & (Node::wide | Node::broken);
   }
 }
 

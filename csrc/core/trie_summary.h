@@ -27,12 +27,14 @@ struct ByteSummary {
 
 class TrieSummary {
  public:
+  // The children of a node stand side by side: a walk that leaves most of them out still reads them
+  // one after another.
   struct Node {
-    uint32_t end;     // as in TokenTrie
-    uint32_t tokens;  // likewise
-    uint64_t low;     // bytes of the subtree, the node's own included: 0x00 to 0x3F
-    uint64_t high;    // and 0x40 to 0x7F
-    uint16_t depth;
+    uint64_t low;              // bytes of the subtree, the node's own included: 0x00 to 0x3F
+    uint64_t high;             // and 0x40 to 0x7F
+    uint32_t tokens;           // of the subtree: from here, in the trie's order
+    uint32_t tokens_end;       // up to here
+    uint32_t children;         // the first of them; 0: none
     uint16_t characters;       // begun on the path to here: bytes that do not go on with one
     uint16_t most_characters;  // and on the path to a node of the subtree at most
     uint8_t byte;
@@ -41,20 +43,30 @@ class TrieSummary {
     static constexpr uint8_t wide = 1;       // bytes from 0x80 on are in the subtree
     static constexpr uint8_t broken = 2;     // a path from the root through here is not UTF-8
     static constexpr uint8_t character = 4;  // the path to here is UTF-8 and ends with a character
+    static constexpr uint8_t last = 8;       // of its parent's children
 
+    bool is(uint8_t flag) const { return (flags & flag) != 0; }
     bool begins_character() const { return (byte & 0xC0) != 0x80; }
     bool meets(const ByteSummary& bytes) const {
-      return ((low & bytes.low) | (high & bytes.high)) != 0 || ((flags & wide) != 0 && bytes.wide);
+      return ((low & bytes.low) | (high & bytes.high)) != 0 || (is(wide) && bytes.wide);
     }
   };
 
   TrieSummary() = default;
   explicit TrieSummary(const TokenTrie& trie);
 
-  // In the order of the trie's, and one past the last.
+  // 0: the root.
   const Node& node(uint32_t i) const { return nodes_[i]; }
 
+  // Where the tokens that end at `node` itself end, in the trie's order.
+  uint32_t own_tokens_end(const Node& node) const {
+    return node.children != 0 ? nodes_[node.children].tokens : node.tokens_end;
+  }
+
  private:
+  void place(const TokenTrie& trie, std::vector<uint32_t>& places);
+  void sum_up(const TokenTrie& trie, const std::vector<uint32_t>& places);
+
   std::vector<Node> nodes_;
 };
 

@@ -119,10 +119,21 @@ TEXTS += [
 SMALL = Vocabulary([*TEXTS, b"<c>", b"<e>", b"<f>"], [len(TEXTS)], [len(TEXTS) + 1, len(TEXTS) + 2])
 
 
-def random_compiled(draw: random.Random) -> Grammar:
+def compiled_both_ways(text: str, vocabulary: Vocabulary) -> list[Grammar]:
+    """With the short cuts of compilation, and without."""
+    syntax = parse_grammar(text, vocabulary=vocabulary)
+    _ext.set_fast_paths(False)
+    try:
+        plain = Grammar(syntax, vocabulary)
+    finally:
+        _ext.set_fast_paths(True)
+    return [Grammar(syntax, vocabulary), plain]
+
+
+def random_compiled(draw: random.Random) -> list[Grammar]:
     while True:
         try:
-            return Grammar(parse_grammar(random_grammar(draw).text, vocabulary=SMALL), SMALL)
+            return compiled_both_ways(random_grammar(draw).text, SMALL)
         except (GrammarError, ValueError):  # matches nothing
             continue
 
@@ -132,16 +143,19 @@ def test_masks_of_random_grammars(seed):
     draw = random.Random(seed)
     several = 0
     for _ in range(60):
-        state = GrammarMatcher(random_compiled(draw))
+        states = [GrammarMatcher(grammar) for grammar in random_compiled(draw)]
         for _ in range(8):
-            got = bitmask(state, SMALL.size)
-            assert np.array_equal(got, bitmask(state, SMALL.size, fast=False))
-            assert np.array_equal(got, [state.can_accept(t) for t in range(SMALL.size)])
+            got = bitmask(states[0], SMALL.size)
+            for state in states:
+                assert np.array_equal(got, bitmask(state, SMALL.size))
+                assert np.array_equal(got, bitmask(state, SMALL.size, fast=False))
+                assert np.array_equal(got, [state.can_accept(t) for t in range(SMALL.size)])
             choices = [int(t) for t in np.flatnonzero(got) if not SMALL.is_end(int(t))]
             several += len(choices) > 1
             if not choices:
                 break
-            assert state.accept_token(draw.choice(choices))
+            token = draw.choice(choices)
+            assert all(state.accept_token(token) for state in states)
     assert several > 100
 
 
@@ -157,12 +171,13 @@ AMBIGUOUS = [
 @pytest.mark.parametrize("text", AMBIGUOUS)
 def test_masks_of_ambiguous_grammars(text):
     runs = Vocabulary([b"a" * n for n in range(1, 60)] + [b"a" * n + b"b" for n in range(20)])
-    state = GrammarMatcher(Grammar(parse_grammar(text), runs))
+    states = [GrammarMatcher(grammar) for grammar in compiled_both_ways(text, runs)]
     for token in (0, 2, 0, 1):
-        got = bitmask(state, runs.size)
-        assert np.array_equal(got, bitmask(state, runs.size, fast=False))
-        assert np.array_equal(got, [state.can_accept(t) for t in range(runs.size)])
-        assert state.accept_token(token)
+        got = bitmask(states[0], runs.size)
+        for state in states:
+            assert np.array_equal(got, bitmask(state, runs.size, fast=False))
+            assert np.array_equal(got, [state.can_accept(t) for t in range(runs.size)])
+            assert state.accept_token(token)
 
 
 def test_threads_fill_at_once(packaged):
