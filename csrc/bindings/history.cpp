@@ -40,14 +40,14 @@ Sequences breakers_of(const std::vector<nb::bytes>& texts, const nb::bytes& brea
 }  // namespace
 
 void bind_history(nb::module_& m) {
-  nb::class_<Penalties, Sampler>(m, "Penalties", "Penalises recent tokens; see penalties.h.")
+  nb::class_<Penalties, Stage>(m, "Penalties", "Penalises recent tokens; see penalties.h.")
       .def(
           "__init__",
           [](Penalties* self, int32_t last_n, double repeat, double freq, double present) {
             new (self) Penalties({last_n, repeat, freq, present});
           },
           "last_n"_a = 64, "repeat"_a = 1.0, "freq"_a = 0.0, "present"_a = 0.0);
-  nb::class_<Dry, Sampler>(m, "Dry", "Penalises repetitions; see dry.h.")
+  nb::class_<Dry, Stage>(m, "Dry", "Penalises repetitions; see dry.h.")
       .def(
           "__init__",
           [](Dry* self, double multiplier, double base, int32_t allowed_length,
@@ -56,7 +56,7 @@ void bind_history(nb::module_& m) {
           },
           "multiplier"_a, "base"_a = 1.75, "allowed_length"_a = 2, "penalty_last_n"_a = 64,
           "breakers"_a = Sequences{});
-  nb::class_<Infill, Sampler>(m, "Infill", "Fills a gap in a text; see infill.h.")
+  nb::class_<Infill, Stage>(m, "Infill", "Fills a gap in a text; see infill.h.")
       .def(
           "__init__",
           [](Infill* self, const std::vector<nb::bytes>& texts,

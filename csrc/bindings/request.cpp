@@ -319,7 +319,7 @@ void bind_request(nb::module_& m) {
   nb::class_<Chain>(m, "Chain", "Stages in order, the last of which selects; see chain.h.")
       .def(
           "__init__",
-          [](Chain* self, const std::vector<std::shared_ptr<Sampler>>& stages) {
+          [](Chain* self, const std::vector<std::shared_ptr<Stage>>& stages) {
             new (self) Chain({stages.begin(), stages.end()});
           },
           "stages"_a)
