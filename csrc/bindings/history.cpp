@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/convert.h"
 #include "core/samplers/dry.h"
 #include "core/samplers/dry_breakers.h"
 #include "core/samplers/infill.h"
@@ -21,13 +22,6 @@ namespace mlx_sampling {
 namespace {
 
 using Sequences = std::vector<std::vector<uint32_t>>;
-
-std::vector<std::string> strings(const std::vector<nb::bytes>& texts) {
-  std::vector<std::string> result;
-  result.reserve(texts.size());
-  for (const nb::bytes& text : texts) result.emplace_back(text.c_str(), text.size());
-  return result;
-}
 
 Sequences breakers_of(const std::vector<nb::bytes>& texts, const nb::bytes& breaker,
                       const nb::callable& tokenize) {

@@ -5,15 +5,12 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <exception>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "bindings/bindings.h"
 #include "core/error.h"
 #include "core/fast_paths.h"
-#include "core/request_state.h"
 #include "core/samplers/adaptive_p.h"
 #include "core/samplers/dist.h"
 #include "core/samplers/dynamic_temperature.h"
@@ -43,21 +40,6 @@ void fill_candidates(const HostRow& row, const Bytes& array) {
   }
   auto* data = reinterpret_cast<Candidate*>(array.data());
   for (size_t i = 0; i < row.size(); ++i) data[i] = {static_cast<uint32_t>(i), row.data()[i], 0};
-}
-
-// The error classes are Python's: they have two bases.
-void translate(const std::exception_ptr& error, void*) {
-  const auto set = [](const char* name, const std::exception& e) {
-    const nb::object type = nb::module_::import_("mlx_sampling.errors").attr(name);
-    PyErr_SetString(type.ptr(), e.what());
-  };
-  try {
-    std::rethrow_exception(error);
-  } catch (const NonfiniteLogits& e) {
-    set("NonfiniteLogitsError", e);
-  } catch (const GrammarRefusal& e) {
-    set("GrammarRefusalError", e);
-  }
 }
 
 void bind_stages(nb::module_& m) {
@@ -105,7 +87,6 @@ void bind_stages(nb::module_& m) {
 }  // namespace
 
 void bind_sampler(nb::module_& m) {
-  nb::register_exception_translator(translate);
   bind_stages(m);
 
   m.def("fill_candidates", &fill_candidates, "row"_a, "array"_a,
