@@ -23,12 +23,16 @@ def test_docstring_examples():
     import doctest
 
     import mlx_sampling
-    from mlx_sampling import routes
+    from mlx_sampling import json_schema, routes
 
     tried = 0
     for item in (
         mlx_sampling.argmax,
         mlx_sampling.greedy_argmax,
+        mlx_sampling.Grammar,
+        mlx_sampling.LookupDrafter,
+        mlx_sampling.Vocabulary,
+        json_schema.json_schema_to_gbnf,
         mlx_sampling.Mt19937,
         mlx_sampling.Sampler,
         mlx_sampling.Sampler.restore,
@@ -42,6 +46,7 @@ def test_docstring_examples():
     ):
         parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
         names = {name: getattr(mlx_sampling, name) for name in mlx_sampling.__all__}
+        names["json_schema_to_gbnf"] = json_schema.json_schema_to_gbnf
         test = parser.get_doctest(item.__doc__ or "", names, str(item), None, None)
         assert test.examples, item
         failed, count = runner.run(test)

@@ -5,7 +5,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <exception>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -23,16 +22,6 @@ namespace {
 
 using Release = nb::call_guard<nb::gil_scoped_release>;
 using Kind = GrammarSyntax::Kind;
-
-void translate(const std::exception_ptr& error, void*) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const GrammarError& e) {
-    const nb::object type = nb::module_::import_("mlx_sampling.errors").attr("GrammarError");
-    const nb::object raised = type(e.what(), e.line, e.column);
-    PyErr_SetObject(type.ptr(), raised.ptr());
-  }
-}
 
 GrammarSyntax parse_bytes(const nb::bytes& text, std::string_view root,
                           const Vocabulary* vocabulary) {
@@ -80,7 +69,6 @@ nb::list trees(const GrammarSyntax& syntax) {
 }  // namespace
 
 void bind_grammar_syntax(nb::module_& m) {
-  nb::register_exception_translator(translate);
   nb::class_<GrammarSyntax>(m, "GrammarSyntax", "A grammar as written; see grammar_syntax.h.")
       .def_prop_ro("root", [](const GrammarSyntax& self) { return self.rules[self.root].name; })
       .def_prop_ro("rules",

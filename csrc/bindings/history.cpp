@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/convert.h"
 #include "core/samplers/dry.h"
 #include "core/samplers/dry_breakers.h"
 #include "core/samplers/infill.h"
@@ -22,13 +23,6 @@ namespace {
 
 using Sequences = std::vector<std::vector<uint32_t>>;
 
-std::vector<std::string> strings(const std::vector<nb::bytes>& texts) {
-  std::vector<std::string> result;
-  result.reserve(texts.size());
-  for (const nb::bytes& text : texts) result.emplace_back(text.c_str(), text.size());
-  return result;
-}
-
 Sequences breakers_of(const std::vector<nb::bytes>& texts, const nb::bytes& breaker,
                       const nb::callable& tokenize) {
   return dry_breakers(
@@ -40,14 +34,14 @@ Sequences breakers_of(const std::vector<nb::bytes>& texts, const nb::bytes& brea
 }  // namespace
 
 void bind_history(nb::module_& m) {
-  nb::class_<Penalties, Sampler>(m, "Penalties", "Penalises recent tokens; see penalties.h.")
+  nb::class_<Penalties, Stage>(m, "Penalties", "Penalises recent tokens; see penalties.h.")
       .def(
           "__init__",
           [](Penalties* self, int32_t last_n, double repeat, double freq, double present) {
             new (self) Penalties({last_n, repeat, freq, present});
           },
           "last_n"_a = 64, "repeat"_a = 1.0, "freq"_a = 0.0, "present"_a = 0.0);
-  nb::class_<Dry, Sampler>(m, "Dry", "Penalises repetitions; see dry.h.")
+  nb::class_<Dry, Stage>(m, "Dry", "Penalises repetitions; see dry.h.")
       .def(
           "__init__",
           [](Dry* self, double multiplier, double base, int32_t allowed_length,
@@ -56,7 +50,7 @@ void bind_history(nb::module_& m) {
           },
           "multiplier"_a, "base"_a = 1.75, "allowed_length"_a = 2, "penalty_last_n"_a = 64,
           "breakers"_a = Sequences{});
-  nb::class_<Infill, Sampler>(m, "Infill", "Fills a gap in a text; see infill.h.")
+  nb::class_<Infill, Stage>(m, "Infill", "Fills a gap in a text; see infill.h.")
       .def(
           "__init__",
           [](Infill* self, const std::vector<nb::bytes>& texts,

@@ -4,6 +4,7 @@ NB_MODULE(_ext, m) {
   m.doc() = "Compiled half of mlx_sampling.";
   // MLX's types must be registered before functions that take them are.
   nanobind::module_::import_("mlx.core");
+  mlx_sampling::bind_errors(m);
   mlx_sampling::bind_ops(m);
   mlx_sampling::bind_rng(m);
   mlx_sampling::bind_sampler(m);

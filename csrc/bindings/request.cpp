@@ -10,8 +10,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -20,7 +18,9 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/convert.h"
 #include "core/chain.h"
+#include "core/error.h"
 #include "core/logprobs.h"
 #include "core/pick.h"
 #include "core/snapshot.h"
@@ -38,16 +38,6 @@ using Release = nb::call_guard<nb::gil_scoped_release>;
 using HostRow = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using HostBatch = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Timings = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>;
-template <typename T>
-using Column = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
-
-template <typename T, typename Range, typename Field>
-Column<T> column(const Range& range, Field field) {
-  auto values = std::make_unique<T[]>(range.size());
-  std::transform(range.begin(), range.end(), values.get(), field);
-  nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<T*>(p); });
-  return Column<T>(values.release(), {range.size()}, owner);
-}
 
 Column<float> row_of(const RequestState& state) {
   const InUse use(state);
@@ -107,23 +97,6 @@ std::pair<uint32_t, Timings> step_of_host_row(const Chain& chain, RequestState& 
   return as_tuple(step(chain, state, [&] { state.copy_row({row.data(), row.size()}); }));
 }
 
-nb::object error_object(const std::exception_ptr& error) {
-  const auto make = [](nb::handle type, const char* text) { return type(text); };
-  try {
-    std::rethrow_exception(error);
-  } catch (const NonfiniteLogits& e) {
-    return make(nb::module_::import_("mlx_sampling.errors").attr("NonfiniteLogitsError"), e.what());
-  } catch (const GrammarRefusal& e) {
-    return make(nb::module_::import_("mlx_sampling.errors").attr("GrammarRefusalError"), e.what());
-  } catch (const std::invalid_argument& e) {
-    return make(PyExc_ValueError, e.what());
-  } catch (const std::bad_alloc& e) {
-    return make(PyExc_MemoryError, e.what());
-  } catch (const std::exception& e) {
-    return make(PyExc_RuntimeError, e.what());
-  }
-}
-
 // A token and its timings per row, or the exception.
 nb::list as_list(const std::vector<StepResult>& results) {
   nb::list list;
@@ -136,7 +109,8 @@ nb::list as_list(const std::vector<StepResult>& results) {
 std::vector<Request> paired(const std::vector<Chain*>& chains,
                             const std::vector<RequestState*>& states) {
   if (chains.size() != states.size()) {
-    throw std::invalid_argument("[sample_batch] Expected as many chains as states.");
+    refuse("[sample_batch] Expected as many chains as states, got ", chains.size(), " and ",
+           states.size(), ".");
   }
   std::vector<Request> requests;
   for (size_t i = 0; i < chains.size(); ++i) requests.push_back({chains[i], states[i]});
@@ -319,7 +293,7 @@ void bind_request(nb::module_& m) {
   nb::class_<Chain>(m, "Chain", "Stages in order, the last of which selects; see chain.h.")
       .def(
           "__init__",
-          [](Chain* self, const std::vector<std::shared_ptr<Sampler>>& stages) {
+          [](Chain* self, const std::vector<std::shared_ptr<Stage>>& stages) {
             new (self) Chain({stages.begin(), stages.end()});
           },
           "stages"_a)

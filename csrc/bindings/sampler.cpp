@@ -5,15 +5,12 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <exception>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "bindings/bindings.h"
 #include "core/error.h"
 #include "core/fast_paths.h"
-#include "core/request_state.h"
 #include "core/samplers/adaptive_p.h"
 #include "core/samplers/dist.h"
 #include "core/samplers/dynamic_temperature.h"
@@ -45,27 +42,12 @@ void fill_candidates(const HostRow& row, const Bytes& array) {
   for (size_t i = 0; i < row.size(); ++i) data[i] = {static_cast<uint32_t>(i), row.data()[i], 0};
 }
 
-// The error classes are Python's: they have two bases.
-void translate(const std::exception_ptr& error, void*) {
-  const auto set = [](const char* name, const std::exception& e) {
-    const nb::object type = nb::module_::import_("mlx_sampling.errors").attr(name);
-    PyErr_SetString(type.ptr(), e.what());
-  };
-  try {
-    std::rethrow_exception(error);
-  } catch (const NonfiniteLogits& e) {
-    set("NonfiniteLogitsError", e);
-  } catch (const GrammarRefusal& e) {
-    set("GrammarRefusalError", e);
-  }
-}
-
 void bind_stages(nb::module_& m) {
-  nb::class_<Sampler>(m, "Stage", "One stage of a chain: immutable, shared between requests.")
-      .def_prop_ro("name", &Sampler::name);
-  nb::class_<Temperature, Sampler>(m, "Temperature", "Divides the logits; see temperature.h.")
+  nb::class_<Stage>(m, "Stage", "One stage of a chain: immutable, shared between requests.")
+      .def_prop_ro("name", &Stage::name);
+  nb::class_<Temperature, Stage>(m, "Temperature", "Divides the logits; see temperature.h.")
       .def(nb::init<double>(), "temperature"_a);
-  nb::class_<LogitBias, Sampler>(m, "LogitBias", "Adds to some logits; see logit_bias.h.")
+  nb::class_<LogitBias, Stage>(m, "LogitBias", "Adds to some logits; see logit_bias.h.")
       .def(
           "__init__",
           [](LogitBias* self, const std::vector<std::pair<uint32_t, float>>& entries) {
@@ -74,38 +56,37 @@ void bind_stages(nb::module_& m) {
             new (self) LogitBias(std::move(biases));
           },
           "entries"_a);
-  nb::class_<TopNSigma, Sampler>(m, "TopNSigma", "Masks the far tail; see top_n_sigma.h.")
+  nb::class_<TopNSigma, Stage>(m, "TopNSigma", "Masks the far tail; see top_n_sigma.h.")
       .def(nb::init<double>(), "n"_a);
-  nb::class_<TopK, Sampler>(m, "TopK", "Keeps the greatest logits; see top_k.h.")
+  nb::class_<TopK, Stage>(m, "TopK", "Keeps the greatest logits; see top_k.h.")
       .def(nb::init<int64_t>(), "k"_a);
-  nb::class_<TypicalP, Sampler>(m, "TypicalP", "Keeps typical candidates; see typical_p.h.")
+  nb::class_<TypicalP, Stage>(m, "TypicalP", "Keeps typical candidates; see typical_p.h.")
       .def(nb::init<double, int64_t>(), "p"_a, "min_keep"_a = 1);
-  nb::class_<TopP, Sampler>(m, "TopP", "Keeps the nucleus; see top_p.h.")
+  nb::class_<TopP, Stage>(m, "TopP", "Keeps the nucleus; see top_p.h.")
       .def(nb::init<double, int64_t>(), "p"_a, "min_keep"_a = 1);
-  nb::class_<MinP, Sampler>(m, "MinP", "Keeps p near the greatest; see min_p.h.")
+  nb::class_<MinP, Stage>(m, "MinP", "Keeps p near the greatest; see min_p.h.")
       .def(nb::init<double, int64_t>(), "p"_a, "min_keep"_a = 1);
-  nb::class_<Xtc, Sampler>(m, "Xtc", "Drops top choices now and then; see xtc.h.")
+  nb::class_<Xtc, Stage>(m, "Xtc", "Drops top choices now and then; see xtc.h.")
       .def(nb::init<double, double, int64_t>(), "probability"_a, "threshold"_a, "min_keep"_a = 1);
-  nb::class_<DynamicTemperature, Sampler>(m, "DynamicTemperature",
-                                          "Divides by what entropy asks; see "
-                                          "dynamic_temperature.h.")
+  nb::class_<DynamicTemperature, Stage>(m, "DynamicTemperature",
+                                        "Divides by what entropy asks; see "
+                                        "dynamic_temperature.h.")
       .def(nb::init<double, double, double>(), "temperature"_a, "range"_a, "exponent"_a);
-  nb::class_<Mirostat, Sampler>(m, "Mirostat", "Holds the surprise, version 1; see mirostat.h.")
+  nb::class_<Mirostat, Stage>(m, "Mirostat", "Holds the surprise, version 1; see mirostat.h.")
       .def(nb::init<double, double, int64_t, int64_t>(), "tau"_a, "eta"_a, "vocab_size"_a,
            "m"_a = 100);
-  nb::class_<MirostatV2, Sampler>(m, "MirostatV2", "Holds the surprise, version 2; see mirostat.h.")
+  nb::class_<MirostatV2, Stage>(m, "MirostatV2", "Holds the surprise, version 2; see mirostat.h.")
       .def(nb::init<double, double>(), "tau"_a, "eta"_a);
-  nb::class_<AdaptiveP, Sampler>(m, "AdaptiveP", "Holds the probability; see adaptive_p.h.")
+  nb::class_<AdaptiveP, Stage>(m, "AdaptiveP", "Holds the probability; see adaptive_p.h.")
       .def(nb::init<double, double>(), "target"_a, "decay"_a);
-  nb::class_<Dist, Sampler>(m, "Dist", "Draws from the softmax; see dist.h.").def(nb::init<>());
-  nb::class_<Greedy, Sampler>(m, "Greedy", "Picks the first maximum; see greedy.h.")
+  nb::class_<Dist, Stage>(m, "Dist", "Draws from the softmax; see dist.h.").def(nb::init<>());
+  nb::class_<Greedy, Stage>(m, "Greedy", "Picks the first maximum; see greedy.h.")
       .def(nb::init<>());
 }
 
 }  // namespace
 
 void bind_sampler(nb::module_& m) {
-  nb::register_exception_translator(translate);
   bind_stages(m);
 
   m.def("fill_candidates", &fill_candidates, "row"_a, "array"_a,

@@ -7,7 +7,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/convert.h"
 #include "core/error.h"
 
 namespace nb = nanobind;
@@ -22,8 +22,6 @@ using namespace nb::literals;
 
 namespace mlx_sampling {
 namespace {
-
-using Column = nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>;
 
 uint32_t checked(const Vocabulary& vocabulary, uint32_t token) {
   if (token >= vocabulary.size()) {
@@ -34,9 +32,7 @@ uint32_t checked(const Vocabulary& vocabulary, uint32_t token) {
 
 void make_vocabulary(Vocabulary* self, const std::vector<nb::bytes>& texts,
                      const std::vector<uint32_t>& control, const std::vector<uint32_t>& ends) {
-  std::vector<std::string> bytes;
-  bytes.reserve(texts.size());
-  for (const nb::bytes& text : texts) bytes.emplace_back(text.c_str(), text.size());
+  const auto bytes = strings(texts);
   const nb::gil_scoped_release release;
   new (self) Vocabulary(bytes, control, ends);
 }
@@ -46,23 +42,16 @@ nb::bytes bytes_of(const Vocabulary& vocabulary, uint32_t token) {
   return nb::bytes(bytes.data(), bytes.size());
 }
 
-template <typename Field>
-Column column(size_t size, Field field) {
-  auto values = std::make_unique<uint32_t[]>(size);
-  for (size_t i = 0; i < size; ++i) values[i] = field(i);
-  nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<uint32_t*>(p); });
-  return Column(values.release(), {size}, owner);
-}
+using Words = Column<uint32_t>;
 
-std::tuple<Column, Column, Column, Column, Column> trie_of(const Vocabulary& vocabulary) {
+std::tuple<Words, Words, Words, Words, Words> trie_of(const Vocabulary& vocabulary) {
   const TokenTrie& trie = vocabulary.trie();
   const auto nodes = trie.nodes();
-  const size_t size = nodes.size();
-  return {column(size, [&](size_t i) { return nodes[i].end; }),
-          column(size, [&](size_t i) { return nodes[i].tokens; }),
-          column(size, [&](size_t i) { return uint32_t{nodes[i].depth}; }),
-          column(size, [&](size_t i) { return uint32_t{nodes[i].byte}; }),
-          column(trie.tokens().size(), [&](size_t i) { return trie.tokens()[i]; })};
+  return {column<uint32_t>(nodes, [](const auto& node) { return node.end; }),
+          column<uint32_t>(nodes, [](const auto& node) { return node.tokens; }),
+          column<uint32_t>(nodes, [](const auto& node) { return node.depth; }),
+          column<uint32_t>(nodes, [](const auto& node) { return node.byte; }),
+          column<uint32_t>(trie.tokens(), [](uint32_t token) { return token; })};
 }
 
 }  // namespace

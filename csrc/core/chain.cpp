@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -11,16 +10,14 @@
 namespace mlx_sampling {
 namespace {
 
-using Stages = std::vector<std::shared_ptr<const Sampler>>;
+using Stages = std::vector<std::shared_ptr<const Stage>>;
 
 void expect_no_repeats(const Stages& stages) {
   for (auto stage = stages.begin(); stage != stages.end(); ++stage) {
     const auto same = [&](const auto& other) { return other->name() == (*stage)->name(); };
     if (!(*stage)->once() || std::none_of(stages.begin(), stage, same)) continue;
-    std::ostringstream error;
-    error << "[chain] Expected \"" << (*stage)->name()
-          << "\" at most once: a request keeps one state for it.";
-    throw std::invalid_argument(error.str());
+    refuse("[chain] Expected \"", (*stage)->name(),
+           "\" at most once: a request keeps one state for it.");
   }
 }
 
@@ -51,21 +48,17 @@ size_t picked_place(const Candidates& candidates) {
 }  // namespace
 
 Chain::Chain(Stages stages) : stages_(std::move(stages)) {
-  if (stages_.empty())
-    throw std::invalid_argument("[chain] Expected at least one stage, got none.");
+  if (stages_.empty()) refuse("[chain] Expected at least one stage, got none.");
   for (size_t i = 0; i < stages_.size(); ++i) {
-    if (!stages_[i]) throw std::invalid_argument("[chain] Expected stages, got null.");
+    if (!stages_[i]) refuse("[chain] Expected stages, got null.");
     const bool last = i + 1 == stages_.size();
     if (stages_[i]->selects() == last) continue;
-    std::ostringstream error;
     if (last) {
-      error << "[chain] Expected a last stage that selects a token, got \"" << stages_[i]->name()
-            << "\".";
-    } else {
-      error << "[chain] Expected \"" << stages_[i]->name()
-            << "\" as the last stage only: it selects a token.";
+      refuse("[chain] Expected a last stage that selects a token, got \"", stages_[i]->name(),
+             "\".");
     }
-    throw std::invalid_argument(error.str());
+    refuse("[chain] Expected \"", stages_[i]->name(),
+           "\" as the last stage only: it selects a token.");
   }
   expect_no_repeats(stages_);
   const bool sorted = stages_.front()->leaves_sorted();
@@ -115,8 +108,8 @@ void Chain::weigh(RequestState& state) const {
   guarded(state, [&] { run_and_weigh(state); });
 }
 
-void Chain::settle(RequestState& state, size_t picked) const {
-  stages_.back()->settle(state.candidates, picked, state);
+void Chain::record_pick(RequestState& state, size_t picked) const {
+  stages_.back()->record_pick(state.candidates, picked, state);
   state.candidates.selected = static_cast<int64_t>(picked);
 }
 

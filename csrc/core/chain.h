@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/request_state.h"
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
@@ -16,7 +16,7 @@ class Chain {
  public:
   // Throws std::invalid_argument unless the last stage, and no other, selects, and where a stage
   // that may be there once is there twice.
-  explicit Chain(std::vector<std::shared_ptr<const Sampler>> stages);
+  explicit Chain(std::vector<std::shared_ptr<const Stage>> stages);
 
   // A token from the state's `chain_row()`, which stays as it is; no grammar is asked. Throws
   // std::logic_error where there is no row, NonfiniteLogits where the stages leave no token to
@@ -31,7 +31,7 @@ class Chain {
   void weigh(RequestState& state) const;
 
   // Makes candidate `picked` of `weigh` the one that the step picked.
-  void settle(RequestState& state, size_t picked) const;
+  void record_pick(RequestState& state, size_t picked) const;
 
   // Adds a generated token to the request's history, its grammar's text, and tells every stage.
   // Throws std::invalid_argument for an id outside the state's rows, or, before the first row, for
@@ -42,7 +42,7 @@ class Chain {
   // grammar.
   void accept_prompt(RequestState& state, std::span<const uint32_t> tokens) const;
 
-  const std::vector<std::shared_ptr<const Sampler>>& stages() const { return stages_; }
+  const std::vector<std::shared_ptr<const Stage>>& stages() const { return stages_; }
 
  private:
   template <typename Run>
@@ -51,7 +51,7 @@ class Chain {
   void add(RequestState& state, uint32_t token) const;
   void run_and_weigh(RequestState& state) const;
 
-  std::vector<std::shared_ptr<const Sampler>> stages_;
+  std::vector<std::shared_ptr<const Stage>> stages_;
   bool may_stay_open_;
 };
 

@@ -61,7 +61,7 @@ Choice step_of_law(const Chain& chain, RequestState& state, const std::optional<
   check_sum("chain", law);
   Choice picked = choose(law, draft, state.streams.distribution);
   const auto at = std::find(law.ids.begin(), law.ids.end(), picked.token) - law.ids.begin();
-  chain.settle(state, static_cast<size_t>(at));
+  chain.record_pick(state, static_cast<size_t>(at));
   picked.grammar_ns = grammar_ns;
   return picked;
 }

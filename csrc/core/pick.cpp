@@ -55,9 +55,8 @@ auto under_mask(RequestState& state, int64_t& grammar_ns, Run&& run) {
   }();
   if (state.grammar->is_terminated()) {
     throw GrammarRefusal(
-        "[grammar] Expected a text that goes on, but the text has ended: an end-of-generation "
-        "token "
-        "was accepted.");
+        "[grammar] Expected a text that goes on, but the text has ended: an "
+        "end-of-generation token was accepted.");
   }
   if (!masked.any()) {
     throw GrammarRefusal(

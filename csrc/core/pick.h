@@ -22,11 +22,10 @@ struct Pick {
 Pick pick(const Chain& chain, RequestState& state);
 
 // Leaves the law of `pick`'s token, as Chain::weigh() does the chain's; nanoseconds of the
-// grammar's part. Where the grammar refuses
-// some of what the chain would draw, that much of the law is spread as the chain's on the masked
-// row, which is the law of the second draw. Throws what Chain::weigh() does, GrammarRefusal as
-// `pick`, and std::invalid_argument for a chain whose state depends on whether there was one,
-// unless the grammar masks first.
+// grammar's part. Where the grammar refuses some of what the chain would draw, that much of the law
+// is spread as the chain's on the masked row, which is the law of the second draw. Throws what
+// Chain::weigh() does, GrammarRefusal as `pick`, and std::invalid_argument for a chain whose state
+// depends on whether there was one, unless the grammar masks first.
 int64_t weigh(const Chain& chain, RequestState& state);
 
 }  // namespace mlx_sampling

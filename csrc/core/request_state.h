@@ -53,11 +53,11 @@ struct AdaptiveAverage {
   float pending_p = 0;
 };
 
-class Sampler;
+class Stage;
 
 // What a chain needs to do its last step again in full: its stages, and the stream as it was.
 struct OpenStep {
-  std::vector<std::shared_ptr<const Sampler>> stages;
+  std::vector<std::shared_ptr<const Stage>> stages;
   Mt19937 distribution;
 };
 
@@ -126,6 +126,7 @@ class RequestState {
   History history;
   std::optional<GrammarState> grammar;  // none: any text
   Candidates candidates;  // scratch of the chain; after a step, what the token was picked from
+  std::optional<OpenStep> open_step;         // of candidates that are open: see place_candidates()
   std::vector<float> probs_before_adaptive;  // scratch of adaptive_p: of the same candidates
 
   // Where the request stands, its streams apart: those only go on.
@@ -143,7 +144,6 @@ class RequestState {
 
   // Starts every stream at another seed; the rest stays.
   void reseed(uint32_t seed);
-  std::optional<OpenStep> open_step;  // where that is open: see place_candidates() in chain.h
 
  private:
   // Looks at every logit, copying it from `source` first where there is one.

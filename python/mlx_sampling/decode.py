@@ -6,7 +6,7 @@ tokens that were handed out. How a token is picked is not here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -18,6 +18,8 @@ from mlx_sampling.params import token_ids
 
 PREFILL_STEP = 2048
 
+# MLX keeps the buffers of every length that the key-value cache has had.
+_TOKENS_PER_CLEARING = 256
 
 _EMBEDDINGS = ("embed_tokens", "tok_embeddings", "wte", "word_embeddings")
 
@@ -159,6 +161,34 @@ class DecodeRun:
     def feed_rows(self, tokens: mx.array) -> mx.array:
         """Feeds `tokens` [1, T]; returns every position's logits [T, V], unevaluated."""
         return self._forward(tokens)[0]
+
+    def feed_picked(self, token: int, last: bool) -> mx.array:
+        """Feeds a token that is about to be handed out, and starts the pass; returns logits as `feed`.
+
+        After the `last` token nobody reads them, and the cache alone is evaluated.
+        """
+        logits = self.feed(mx.array([[token]], dtype=mx.uint32))
+        if last:
+            self.evaluate_cache(wait=False)
+        else:
+            mx.async_eval(logits)
+        return logits
+
+    def hand_out(self, token: int, last: bool) -> Generator[int, None, None]:
+        """Yields a token that was fed; with the `last` one the run has ended before.
+
+        Raises:
+            RuntimeError: As `check_owned`, after a token that is not the last.
+        """
+        self.held += 1
+        if last:
+            self.finish()
+        yield token
+        if last:
+            return
+        self.check_owned()
+        if self.held % _TOKENS_PER_CLEARING == 0:
+            mx.clear_cache()
 
     def _forward(self, tokens: mx.array) -> mx.array:
         self._fed += tokens.shape[-1]

@@ -157,15 +157,9 @@ def _stream(
                     winners.push(logits)
                     launched += 1
             handed_out += 1
-            run.held += 1
+            yield from run.hand_out(token, last)
             if last:
-                run.finish()
-                yield token
                 return
-            yield token
-            run.check_owned()
-            if handed_out % 256 == 0:
-                mx.clear_cache()
     except BaseException as error:
         run.fail(error)
         raise

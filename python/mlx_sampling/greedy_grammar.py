@@ -37,24 +37,14 @@ def constrained_stream(
             matcher.accept_token(token)
             last = token in stop or matcher.is_terminated or handed_out + 1 == limit
             try:
-                logits = run.feed(mx.array([[token]], dtype=mx.uint32))
-                if last:
-                    run.evaluate_cache(wait=False)
-                else:
-                    mx.async_eval(logits)
+                logits = run.feed_picked(token, last)
             except BaseException:
                 matcher.rollback(1)
                 raise
             handed_out += 1
-            run.held += 1
+            yield from run.hand_out(token, last)
             if last:
-                run.finish()
-                yield token
                 return
-            yield token
-            run.check_owned()
-            if handed_out % 256 == 0:
-                mx.clear_cache()
     except BaseException as error:
         run.fail(error)
         raise

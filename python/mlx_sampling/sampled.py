@@ -87,25 +87,15 @@ def _stream(
                 sampler.accept(token)
                 ended = token in stop or bool(sampler.grammar_is_terminated)
                 last = ended or handed_out + 1 == limit
-                logits = run.feed(mx.array([[token]], dtype=mx.uint32))
-                if last:
-                    run.evaluate_cache(wait=False)
-                else:
-                    mx.async_eval(logits)
+                logits = run.feed_picked(token, last)
             except BaseException:
                 # The token was not handed out: its draw and its place in the history are given back.
                 sampler.restore_state(before)
                 raise
             handed_out += 1
-            run.held += 1
+            yield from run.hand_out(token, last)
             if last:
-                run.finish()
-                yield token
                 return
-            yield token
-            run.check_owned()
-            if handed_out % 256 == 0:
-                mx.clear_cache()
     except BaseException as error:
         run.fail(error)
         raise

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-import llama
 import pytest
 from grammar_upstream import Answer, ask
 
@@ -101,12 +100,8 @@ FORGETS = 'root ::= "a" !<[5]>'
 
 
 @pytest.fixture(scope="module")
-def vocabulary(library) -> Vocabulary:
-    try:
-        model = llama.find_model()
-    except llama.LlamaUnavailable as error:
-        pytest.skip(str(error))
-    return Vocabulary.from_gguf(model)
+def vocabulary(library, model_path) -> Vocabulary:
+    return Vocabulary.from_gguf(model_path)
 
 
 def ids(row: Difference, vocabulary: Vocabulary) -> list[int]:

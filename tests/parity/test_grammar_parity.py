@@ -11,7 +11,6 @@ import random
 from collections import Counter
 from dataclasses import dataclass, replace
 
-import llama
 import numpy as np
 import pytest
 from grammar_derive import derive, mutate, recurs_on_the_left
@@ -28,25 +27,20 @@ MASKS = 120
 
 
 @pytest.fixture(scope="module")
-def vocabulary(library) -> Vocabulary:
+def vocabulary(upstream_vocabulary, model_path) -> Vocabulary:
     """The packaged model's, with the end tokens that llama.cpp counts as such."""
-    try:
-        model = llama.find_model()
-    except llama.LlamaUnavailable as error:
-        pytest.skip(str(error))
-    ours = Vocabulary.from_gguf(model)
-    return replace(ours, eos_token_ids=library.open_vocabulary(model).end_of_generation)
+    ours = Vocabulary.from_gguf(model_path)
+    return replace(ours, eos_token_ids=upstream_vocabulary.end_of_generation)
 
 
-def test_texts_of_tokens_are_those_of_llama_cpp(library, vocabulary):
-    upstream = library.open_vocabulary(llama.find_model())
+def test_texts_of_tokens_are_those_of_llama_cpp(upstream_vocabulary, vocabulary):
     texts = vocabulary.texts()
-    assert upstream.size == vocabulary.size
-    for token, piece in enumerate(upstream.pieces):
+    assert upstream_vocabulary.size == vocabulary.size
+    for token, piece in enumerate(upstream_vocabulary.pieces):
         control = token in vocabulary.control_token_ids
         assert piece == (b"" if control else texts[token]), token
     for token in vocabulary.control_token_ids:
-        assert upstream.texts[token] == texts[token]
+        assert upstream_vocabulary.texts[token] == texts[token]
 
 
 class Cutter:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import collections
 import ctypes
 
-import llama
 import numpy as np
 import pytest
 from drive import Outcome, compare
@@ -87,16 +86,8 @@ class GrammarSampler(CommonSampler):
 
 
 @pytest.fixture(scope="module")
-def upstream_vocabulary(library):
-    try:
-        return library.open_vocabulary(llama.find_model())
-    except llama.LlamaUnavailable as error:
-        pytest.skip(f"no vocabulary: {error}")
-
-
-@pytest.fixture(scope="module")
-def vocabulary():
-    return Vocabulary.from_gguf(llama.find_model())
+def vocabulary(model_path):
+    return Vocabulary.from_gguf(model_path)
 
 
 def is_plain(vocabulary: Vocabulary) -> np.ndarray:

@@ -24,14 +24,6 @@ PADDING = 128
 STEPS = 10
 
 
-@pytest.fixture(scope="module")
-def vocabulary(library):
-    try:
-        return library.open_vocabulary(llama.find_model())
-    except llama.LlamaUnavailable as error:
-        pytest.skip(f"no vocabulary: {error}")
-
-
 def some(draw: Draw, percent: int, **fields: Any) -> dict[str, Any]:
     return fields if draw.chance(percent) else {}
 
@@ -144,19 +136,21 @@ def compare_runs(params: SamplingParams, case: int, library, vocabulary) -> int:
 
 
 @pytest.mark.parametrize("dry", [False, True])
-def test_the_same_parameters_give_the_same_bits(library, vocabulary, dry):
+def test_the_same_parameters_give_the_same_bits(library, upstream_vocabulary, dry):
     cases = range(100, 120) if dry else range(90)
-    done = [compare_runs(drawn_params(case, dry), case, library, vocabulary) for case in cases]
+    done = [
+        compare_runs(drawn_params(case, dry), case, library, upstream_vocabulary) for case in cases
+    ]
     assert done.count(STEPS) > 0.9 * len(done)
 
 
-def test_the_defaults(library, vocabulary):
+def test_the_defaults(library, upstream_vocabulary):
     for seed in range(5):
         params = SamplingParams(seed=seed, reference="libstdc++")
-        assert compare_runs(params, seed, library, vocabulary) == STEPS
+        assert compare_runs(params, seed, library, upstream_vocabulary) == STEPS
 
 
-def test_greedy_requests(library, vocabulary):
+def test_greedy_requests(library, upstream_vocabulary):
     for case in range(4):
         params = SamplingParams(
             temperature=0,
@@ -167,10 +161,12 @@ def test_greedy_requests(library, vocabulary):
             logit_bias={3: 4.0},
             top_k=1,
         )
-        assert compare_runs(params, case, library, vocabulary) == STEPS
+        assert compare_runs(params, case, library, upstream_vocabulary) == STEPS
 
 
-def test_a_parameter_that_is_off_by_a_little_is_a_difference(library, vocabulary, monkeypatch):
+def test_a_parameter_that_is_off_by_a_little_is_a_difference(
+    library, upstream_vocabulary, monkeypatch
+):
     params = SamplingParams(seed=3, reference="libstdc++", temperature=1.5, min_p=0.02, top_p=1)
     theirs = SamplingParams(seed=3, reference="libstdc++", temperature=1.5, min_p=0.021, top_p=1)
     original = CommonSampler.__init__
@@ -178,4 +174,4 @@ def test_a_parameter_that_is_off_by_a_little_is_a_difference(library, vocabulary
         CommonSampler, "__init__", lambda self, _, *rest: original(self, theirs, *rest)
     )
     with pytest.raises(AssertionError, match="candidates against"):
-        compare_runs(params, 3, library, vocabulary)
+        compare_runs(params, 3, library, upstream_vocabulary)

@@ -42,7 +42,7 @@ void AdaptiveP::apply(Candidates& candidates, RequestState& state) const {
   weigh(candidates, state);
   const size_t picked = pick_by_p(candidates, state.streams.adaptive, state.reference(), name());
   candidates.selected = static_cast<int64_t>(picked);
-  settle(candidates, picked, state);
+  record_pick(candidates, picked, state);
 }
 
 void AdaptiveP::weigh(Candidates& candidates, RequestState& state) const {
@@ -59,7 +59,8 @@ void AdaptiveP::weigh(Candidates& candidates, RequestState& state) const {
   softmax(candidates, name());
 }
 
-void AdaptiveP::settle(const Candidates& candidates, size_t picked, RequestState& state) const {
+void AdaptiveP::record_pick(const Candidates& candidates, size_t picked,
+                            RequestState& state) const {
   if (target_ < 0) return;
   AdaptiveAverage average = state.adaptive_average.value_or(start());
   average.pending_token = candidates.data[picked].id;

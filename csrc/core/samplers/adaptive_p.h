@@ -1,7 +1,7 @@
 // Picks tokens whose probability is near a target, over the request as a whole.
 #pragma once
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
@@ -9,7 +9,7 @@ namespace mlx_sampling {
 // corrected by what the accepted tokens had: their p in a sum that decays. The sum moves when the
 // picked token is accepted; any other token forgets the pick. Draws from the adaptive stream, as
 // Mt19937::discrete does. A target below 0 leaves the logits alone, and only draws.
-class AdaptiveP : public Sampler {
+class AdaptiveP : public Stage {
  public:
   // `target` counts as at most 1, `decay` as 0 to 0.99. Throws std::invalid_argument where they are
   // no finite float32.
@@ -20,7 +20,7 @@ class AdaptiveP : public Sampler {
   bool once() const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
   void weigh(Candidates& candidates, RequestState& state) const override;
-  void settle(const Candidates& candidates, size_t picked, RequestState& state) const override;
+  void record_pick(const Candidates& candidates, size_t picked, RequestState& state) const override;
   void accept(uint32_t token, RequestState& state) const override;
 
  private:

@@ -3,21 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <sstream>
-#include <stdexcept>
 #include <vector>
 
 #include "core/candidate_probs.h"
+#include "core/error.h"
 
 namespace mlx_sampling {
 namespace {
 
 void expect_finite(double sum) {
   if (sum > 0 && std::isfinite(sum)) return;
-  std::ostringstream error;
-  error << "[dist] Expected logits with a finite softmax, got a sum of " << sum
-        << " (a temperature near 0 can overflow them).";
-  throw std::invalid_argument(error.str());
+  refuse("[dist] Expected logits with a finite softmax, got a sum of ", sum,
+         " (a temperature near 0 can overflow them).");
 }
 
 void divide_by(double sum, Candidates& candidates) {

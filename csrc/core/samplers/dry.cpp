@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
-#include <stdexcept>
 
+#include "core/error.h"
 #include "core/listed_candidates.h"
 #include "core/samplers/parameters.h"
 
@@ -16,9 +15,7 @@ constexpr float log_of_greatest_float = 88.7228391f;
 template <typename T>
 void check_not_negative(std::string_view name, T value) {
   if (value >= 0) return;
-  std::ostringstream error;
-  error << "[dry] Expected " << name << " >= 0, got " << value << ".";
-  throw std::invalid_argument(error.str());
+  refuse("[dry] Expected ", name, " >= 0, got ", value, ".");
 }
 
 // Whether `recent`, the latest token first, holds `tail` in the order it was said, right after the
@@ -64,8 +61,7 @@ Dry::Dry(const DryOptions& options)
   }
   for (const auto& breaker : options.breakers) {
     if (breaker.empty()) {
-      throw std::invalid_argument(
-          "[dry] Expected breakers of at least one token, got an empty one.");
+      refuse("[dry] Expected breakers of at least one token, got an empty one.");
     }
     tails_[breaker[0]].emplace_back(breaker.begin() + 1, breaker.end());
     if (breaker.size() == 1) single_token_breakers_.insert(breaker[0]);

@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
@@ -23,7 +23,7 @@ struct DryOptions {
 // A token that would make the latest `n` tokens and itself a repetition loses multiplier * base **
 // (n - allowed_length); a token that is a breaker by itself never does. The logits are no longer
 // known to be sorted afterwards.
-class Dry : public Sampler {
+class Dry : public Stage {
  public:
   // Throws std::invalid_argument unless the values are finite, `multiplier` and `allowed_length`
   // are not negative, and no breaker is empty.

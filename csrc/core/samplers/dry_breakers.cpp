@@ -1,7 +1,8 @@
 #include "core/samplers/dry_breakers.h"
 
 #include <algorithm>
-#include <stdexcept>
+
+#include "core/error.h"
 
 namespace mlx_sampling {
 namespace {
@@ -15,7 +16,7 @@ std::vector<std::vector<uint32_t>> dry_breakers(std::span<const std::string> tex
                                                 std::string_view breaker,
                                                 const Tokenize& tokenize) {
   if (breaker.empty()) {
-    throw std::invalid_argument("[dry] Expected breakers of text, got an empty one.");
+    refuse("[dry] Expected breakers of text, got an empty one.");
   }
   breaker = breaker.substr(0, max_bytes);
 

@@ -31,7 +31,7 @@ void Greedy::weigh(Candidates& candidates, RequestState& state) const {
 void Greedy::apply_row(std::span<const float> row, Candidates& candidates,
                        RequestState& state) const {
   if (!fast_paths()) {
-    Sampler::apply_row(row, candidates, state);
+    Stage::apply_row(row, candidates, state);
     return;
   }
   const auto& greatest = state.row_index().greatest;

@@ -1,12 +1,12 @@
 // Picks the greatest logit: the first of them where there are several.
 #pragma once
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
 // Draws nothing. The policy of temperature 0 is a chain that ends with this stage.
-class Greedy : public Sampler {
+class Greedy : public Stage {
  public:
   std::string_view name() const override { return "greedy"; }
   bool keeps_places(bool) const override { return true; }

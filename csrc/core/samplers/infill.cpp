@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 #include <string_view>
 
 #include "core/candidate_probs.h"
+#include "core/error.h"
 
 namespace mlx_sampling {
 namespace {
@@ -70,7 +70,7 @@ class TextOrder {
 
 Infill::Infill(InfillTokens tokens) : tokens_(std::move(tokens)) {
   if (!tokens_.texts || tokens_.texts->empty()) {
-    throw std::invalid_argument("[infill] Expected the texts of the vocabulary, got none.");
+    refuse("[infill] Expected the texts of the vocabulary, got none.");
   }
   end_ids_.insert(tokens_.end_of_generation.begin(), tokens_.end_of_generation.end());
 }

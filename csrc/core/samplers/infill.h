@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
@@ -21,7 +21,7 @@ struct InfillTokens {
 // Meant to come after top_k and top_p, since it ends the text unless that is unlikely by a margin
 // that grows with the number of candidates. Sorts, and writes probabilities; those of tokens that
 // were merged are added up, their logits are not.
-class Infill : public Sampler {
+class Infill : public Stage {
  public:
   // Throws std::invalid_argument where there are no texts.
   explicit Infill(InfillTokens tokens);

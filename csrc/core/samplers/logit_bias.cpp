@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <limits>
-#include <sstream>
-#include <stdexcept>
+
+#include "core/error.h"
 
 namespace mlx_sampling {
 
 LogitBias::LogitBias(std::vector<LogitBiasEntry> entries) : entries_(std::move(entries)) {
   for (const LogitBiasEntry& entry : entries_) {
     if (entry.bias < std::numeric_limits<float>::infinity()) continue;
-    std::ostringstream error;
-    error << "[logit_bias] Expected a finite bias or -inf, got " << entry.bias << " for token "
-          << entry.id << ".";
-    throw std::invalid_argument(error.str());
+    refuse("[logit_bias] Expected a finite bias or -inf, got ", entry.bias, " for token ", entry.id,
+           ".");
   }
 }
 
@@ -39,10 +37,7 @@ void LogitBias::apply_row(std::span<const float> row, Candidates& candidates,
                           RequestState& state) const {
   for (const LogitBiasEntry& entry : entries_) {
     if (entry.id < row.size()) continue;
-    std::ostringstream error;
-    error << "[logit_bias] Expected token ids in [0, " << row.size() << "), got " << entry.id
-          << ".";
-    throw std::invalid_argument(error.str());
+    refuse("[logit_bias] Expected token ids in [0, ", row.size(), "), got ", entry.id, ".");
   }
   candidates.fill(row);
   apply(candidates, state);

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
@@ -14,7 +14,7 @@ struct LogitBiasEntry {
 
 // Repeated ids: all apply to a candidate that still stands at its id's place, the first one to a
 // candidate that was moved, as llama.cpp has it. Ids that are no longer candidates are passed over.
-class LogitBias : public Sampler {
+class LogitBias : public Stage {
  public:
   // Throws std::invalid_argument for a bias of NaN or +inf.
   explicit LogitBias(std::vector<LogitBiasEntry> entries);

@@ -55,7 +55,7 @@ void MinP::apply_row(std::span<const float> row, Candidates& candidates,
       return;
     }
   }
-  Sampler::apply_row(row, candidates, state);
+  Stage::apply_row(row, candidates, state);
 }
 
 }  // namespace mlx_sampling

@@ -4,14 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
 // Compares logits with the greatest + log(p). Candidates that are not sorted keep their order and
 // are not marked as sorted, unless fewer than `min_keep` pass: then they are sorted first. At least
 // one stays. Off at p <= 0.
-class MinP : public Sampler {
+class MinP : public Stage {
  public:
   // Throws std::invalid_argument for a p that is no finite float32 and a negative min_keep.
   explicit MinP(double p, int64_t min_keep = 1);

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
-#include <stdexcept>
 
 #include "core/bucket_order.h"
 #include "core/candidate_order.h"
 #include "core/candidate_probs.h"
+#include "core/error.h"
 #include "core/float_to_int.h"
 #include "core/samplers/parameters.h"
 
@@ -16,9 +15,7 @@ namespace {
 
 int64_t at_least_one(std::string_view parameter, int64_t value) {
   if (value >= 1) return value;
-  std::ostringstream error;
-  error << "[mirostat] Expected " << parameter << " >= 1, got " << value << ".";
-  throw std::invalid_argument(error.str());
+  refuse("[mirostat] Expected ", parameter, " >= 1, got ", value, ".");
 }
 
 // The exponent of the power law through the first m candidates.
@@ -50,7 +47,7 @@ void MirostatBase::apply_row(std::span<const float> row, Candidates& candidates,
     pick(candidates, state);
     return;
   }
-  Sampler::apply_row(row, candidates, state);
+  Stage::apply_row(row, candidates, state);
 }
 
 void MirostatBase::apply(Candidates& candidates, RequestState& state) const {
@@ -63,7 +60,8 @@ void MirostatBase::weigh(Candidates& candidates, RequestState& state) const {
   sorted_softmax(candidates, state.reference(), name());
 }
 
-void MirostatBase::settle(const Candidates& candidates, size_t picked, RequestState& state) const {
+void MirostatBase::record_pick(const Candidates& candidates, size_t picked,
+                               RequestState& state) const {
   const float surprise = -std::log2(candidates.data[picked].p);
   const float error = surprise - tau_;
   state.mirostat_mu = mu(state) - eta_ * error;
@@ -84,7 +82,7 @@ void MirostatBase::pick(Candidates& candidates, RequestState& state) const {
   sorted_softmax(candidates, reference, name());
   const size_t picked = pick_by_p(candidates, state.streams.mirostat, reference, name());
   candidates.selected = static_cast<int64_t>(picked);
-  settle(candidates, picked, state);
+  record_pick(candidates, picked, state);
 }
 
 Mirostat::Mirostat(double tau, double eta, int64_t vocab_size, int64_t m)

@@ -6,20 +6,20 @@
 #include <cstdint>
 #include <span>
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
 // What both versions share. The request's bound on the surprise, mu, starts at 2 tau, in the first
 // step, and moves by eta times the error of each step. Draws from the mirostat stream, as
 // Mt19937::discrete does.
-class MirostatBase : public Sampler {
+class MirostatBase : public Stage {
  public:
   bool selects() const override { return true; }
   bool once() const override { return true; }
   void apply(Candidates& candidates, RequestState& state) const override;
   void weigh(Candidates& candidates, RequestState& state) const override;
-  void settle(const Candidates& candidates, size_t picked, RequestState& state) const override;
+  void record_pick(const Candidates& candidates, size_t picked, RequestState& state) const override;
   void apply_row(std::span<const float> row, Candidates& candidates,
                  RequestState& state) const override;
 

@@ -1,8 +1,6 @@
 #include "core/samplers/penalties.h"
 
-#include <sstream>
-#include <stdexcept>
-
+#include "core/error.h"
 #include "core/listed_candidates.h"
 #include "core/samplers/parameters.h"
 
@@ -12,9 +10,7 @@ namespace {
 float checked_repeat(double repeat) {
   const float value = finite_float("penalties", "repeat", repeat);
   if (value > 0) return value;
-  std::ostringstream error;
-  error << "[penalties] Expected a repeat > 0, got " << repeat << ".";
-  throw std::invalid_argument(error.str());
+  refuse("[penalties] Expected a repeat > 0, got ", repeat, ".");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Makes tokens of the recent history less likely.
 #pragma once
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
@@ -14,7 +14,7 @@ struct PenaltyOptions {
 
 // The logits are no longer known to be sorted afterwards, also where nothing was recent, unless
 // the options together are off.
-class Penalties : public Sampler {
+class Penalties : public Stage {
  public:
   // Throws std::invalid_argument unless the values are finite and `repeat` is positive.
   explicit Penalties(const PenaltyOptions& options);

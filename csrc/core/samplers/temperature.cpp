@@ -34,7 +34,7 @@ void Temperature::apply(Candidates& candidates, RequestState&) const {
 void Temperature::apply_row(std::span<const float> row, Candidates& candidates,
                             RequestState& state) const {
   if (temperature_ <= 0 || !fast_paths()) {
-    Sampler::apply_row(row, candidates, state);
+    Stage::apply_row(row, candidates, state);
     return;
   }
   candidates.data.resize(row.size());

@@ -1,7 +1,7 @@
 // Divides every logit by a temperature.
 #pragma once
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
@@ -10,7 +10,7 @@ void divide_logits(Candidates& candidates, float temperature);
 
 // At temperature 0 a stage after it still draws, as llama.cpp has it: a policy that draws nothing
 // is Greedy.
-class Temperature : public Sampler {
+class Temperature : public Stage {
  public:
   // Throws std::invalid_argument unless `temperature` is finite and neither overflows nor becomes 0
   // as a float32.

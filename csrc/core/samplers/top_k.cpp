@@ -23,7 +23,7 @@ void TopK::apply_row(std::span<const float> row, Candidates& candidates,
                      RequestState& state) const {
   const bool few = k_ > 0 && static_cast<uint64_t>(k_) <= std::min(greatest_heap, row.size());
   if (!few || !fast_paths()) {
-    Sampler::apply_row(row, candidates, state);
+    Stage::apply_row(row, candidates, state);
     return;
   }
   find_greatest(row, state.row_index(), static_cast<size_t>(k_), state.reference(),

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
 // Sorts what it keeps, all candidates where k is greater than their number. Off at k <= 0.
-class TopK : public Sampler {
+class TopK : public Stage {
  public:
   explicit TopK(int64_t k) : k_(k) {}
 

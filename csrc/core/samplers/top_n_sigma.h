@@ -2,13 +2,13 @@
 // "Top-nsigma: Not All Logits Are You Need").
 #pragma once
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
 // Mean and deviation are those of the logits that are no masks. The candidates stay, with -inf.
 // Off at n <= 0.
-class TopNSigma : public Sampler {
+class TopNSigma : public Stage {
  public:
   // Throws std::invalid_argument for an n that is no finite float32.
   explicit TopNSigma(double n);

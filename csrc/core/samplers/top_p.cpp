@@ -186,7 +186,7 @@ void TopP::apply_row(std::span<const float> row, Candidates& candidates,
     candidates.selected = -1;
     return;
   }
-  Sampler::apply_row(row, candidates, state);
+  Stage::apply_row(row, candidates, state);
 }
 
 void TopP::apply(Candidates& candidates, RequestState& state) const {

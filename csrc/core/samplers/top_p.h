@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "core/keyed.h"
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
 // Writes p, sorts, and keeps candidates until their running sum is at least `p` and they are at
 // least `min_keep`. Off at p >= 1; the most probable one alone at p <= 0.
-class TopP : public Sampler {
+class TopP : public Stage {
  public:
   // Throws std::invalid_argument for a p that is no finite float32 and a negative min_keep.
   explicit TopP(double p, int64_t min_keep = 1);

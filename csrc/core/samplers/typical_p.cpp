@@ -122,7 +122,7 @@ void TypicalP::apply_row(std::span<const float> row, Candidates& candidates,
     candidates.sorted = false;
     return;
   }
-  Sampler::apply_row(row, candidates, state);
+  Stage::apply_row(row, candidates, state);
 }
 
 void TypicalP::apply_row_open(std::span<const float> row, Candidates& candidates,

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "core/keyed.h"
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
@@ -15,7 +15,7 @@ namespace mlx_sampling {
 // sum exceeds `p` and they are at least `min_keep`. Off at p >= 1. Where any p is 0 (a mask, or a
 // logit some 104 below the greatest), the entropy is NaN and none is more typical than another:
 // what is kept then follows from the reference's sort alone, as in llama.cpp.
-class TypicalP : public Sampler {
+class TypicalP : public Stage {
  public:
   // Throws std::invalid_argument for a p that is no finite float32 and a negative min_keep.
   explicit TypicalP(double p, int64_t min_keep = 1);

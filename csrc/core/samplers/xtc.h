@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/samplers/sampler.h"
+#include "core/samplers/stage.h"
 
 namespace mlx_sampling {
 
@@ -12,7 +12,7 @@ namespace mlx_sampling {
 // stays, unless fewer than `min_keep` would. Draws one word of the xtc stream where it is on and
 // there are two candidates; sorts and writes p only where the draw hits. Off at probability <= 0
 // and at threshold > 0.5.
-class Xtc : public Sampler {
+class Xtc : public Stage {
  public:
   // Throws std::invalid_argument for numbers that are no finite float32, and a negative min_keep.
   Xtc(double probability, double threshold, int64_t min_keep = 1);

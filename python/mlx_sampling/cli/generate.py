@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-import mlx.core as mx
-
 from mlx_sampling.acceptance import SpeculativeFigures
-from mlx_sampling.chain import dry_is_on, xtc_is_on
-from mlx_sampling.cli import grammar_options, sampling_options
-from mlx_sampling.decode import PREFILL_STEP, vocab_size_of
-from mlx_sampling.drafters import Drafter, LookupDrafter, ModelDrafter
+from mlx_sampling.chain import dry_is_on
+from mlx_sampling.cli import draft_options, grammar_options, sampling_options
+from mlx_sampling.cli.models import (
+    load,
+    prefill_step,
+    prompt_ids,
+    text_of,
+    token_texts,
+    tokenizer_of_bytes,
+)
+from mlx_sampling.decode import vocab_size_of
+from mlx_sampling.drafters import Drafter
 from mlx_sampling.grammar import Grammar
 from mlx_sampling.greedy import greedy_stream
 from mlx_sampling.params import SamplingParams
@@ -26,10 +31,6 @@ from mlx_sampling.sampled import sample_stream
 from mlx_sampling.sampler import Sampler
 from mlx_sampling.speculative_decoding import SpeculativeStream, speculative_stream
 from mlx_sampling.vocabulary import Vocabulary
-
-# Ctrl-C waits for the forward pass that runs: on a CPU, one of the usual size takes up to a minute, and the
-# prefill as a whole is no slower in small ones.
-_CPU_PREFILL_STEP = 128
 
 
 def add_parser(commands: Any) -> None:
@@ -55,28 +56,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--max-tokens", type=int, default=256, help="most tokens to answer with")
     sampling_options.add(parser.add_argument_group("sampling", "what --temp > 0 draws from"))
     grammar_options.add(parser.add_argument_group("grammar", "what the answer must match"))
-    drafts = parser.add_argument_group(
-        "speculative decoding", "several tokens per forward pass, with the model's own law"
-    )
-    drafts.add_argument(
-        "--draft",
-        choices=("lookup",),
-        help="draft what followed the answer's last tokens earlier in the text",
-    )
-    drafts.add_argument(
-        "--draft-model", metavar="MODEL", help="draft with this model, named as --model is"
-    )
-    drafts.add_argument(
-        "--draft-tokens", type=int, metavar="K", help="most tokens to draft per pass (default: 4)"
-    )
-    drafts.add_argument(
-        "--adaptive-drafts", action="store_true", help="draft fewer while few are accepted"
-    )
-    drafts.add_argument(
-        "--acceptance-floor",
-        type=float,
-        metavar="SHARE",
-        help="an error after the answer unless that share of the drafts was accepted",
+    draft_options.add(
+        parser.add_argument_group(
+            "speculative decoding", "several tokens per forward pass, with the model's own law"
+        )
     )
     parser.add_argument("--ignore-eos", action="store_true", help="never end the answer by itself")
     parser.add_argument(
@@ -102,25 +85,22 @@ class _Answer:
         timed = len(self.tokens) - 1
         return timed / self.decode_seconds if timed > 0 and self.decode_seconds > 0 else 0.0
 
-
-class _Progress:
-    """One line on stderr while weights load, cleared when done."""
-
-    def __init__(self, on: bool):
-        self._on = on
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._on:
-            end = "\r\033[K" if done >= total else ""
-            sys.stderr.write(f"\rloading {100 * done // max(total, 1)} %{end}")
-            sys.stderr.flush()
+    def timings(self) -> dict[str, float]:
+        return {
+            "prompt_seconds": self.prompt_seconds,
+            "decode_seconds": self.decode_seconds,
+            "tokens_per_second": self.tokens_per_second,
+        }
 
 
 def run(args: argparse.Namespace) -> int:
     params = sampling_options.params_of(args)
-    speculative = args.draft is not None or args.draft_model is not None
-    _check_drafts(args, params, speculative)
-    decision = route_for(params, speculative=speculative, grammar=grammar_options.is_given(args))
+    draft_options.check(args, params)
+    decision = route_for(
+        params,
+        speculative=draft_options.is_given(args),
+        grammar=grammar_options.is_given(args),
+    )
     if decision.greedy and params.seed is not None:
         raise ValueError(
             f"[seed] Expected no seed at temperature 0, got {params.seed}: "
@@ -128,13 +108,13 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.max_tokens < 1:
         raise ValueError(f"[max_tokens] Expected an int >= 1, got {args.max_tokens}.")
-    prompt = _text(args.prompt)
+    prompt = text_of(args.prompt)
     source = grammar_options.source_of(args)
     started = perf_counter()
-    model, tokenizer = _load(args.model)
-    drafter = _drafter(args, tokenizer)
+    model, tokenizer = load(args.model)
+    drafter = draft_options.drafter_of(args, tokenizer)
     load_seconds = perf_counter() - started
-    ids = _prompt_ids(tokenizer, prompt)
+    ids = prompt_ids(tokenizer, prompt)
     grammar = None
     if source is not None:
         grammar = grammar_options.grammar_of(args, source, Vocabulary.from_tokenizer(tokenizer))
@@ -156,12 +136,7 @@ def run(args: argparse.Namespace) -> int:
             "readback_bytes_per_token": readback,
             "seed": seed,
             "speculative": None if figures is None else figures.as_dict(),
-            "timings": {
-                "load_seconds": load_seconds,
-                "prompt_seconds": answer.prompt_seconds,
-                "decode_seconds": answer.decode_seconds,
-                "tokens_per_second": answer.tokens_per_second,
-            },
+            "timings": {"load_seconds": load_seconds, **answer.timings()},
         }
         print(_json_line(report))
     else:
@@ -189,99 +164,6 @@ def _figures_line(
     return line if figures is None else f"{line}\n[speculative: {figures}]"
 
 
-def _check_drafts(args: argparse.Namespace, params: SamplingParams, speculative: bool) -> None:
-    """Refuses options that would have no effect, and requests that cannot be drafted for.
-
-    Raises:
-        ValueError: Two drafters, an option of drafts without a drafter, one out of range, or xtc.
-    """
-    if args.draft is not None and args.draft_model is not None:
-        raise ValueError("[draft] Expected --draft or --draft-model, got both.")
-    given = {
-        "draft_tokens": args.draft_tokens is not None,
-        "adaptive_drafts": args.adaptive_drafts,
-        "acceptance_floor": args.acceptance_floor is not None,
-    }
-    for name, there in given.items():
-        if there and not speculative:
-            raise ValueError(f"[{name}] Expected --draft or --draft-model beside it, got neither.")
-    if speculative and xtc_is_on(params):
-        raise ValueError(
-            "[xtc] Expected xtc off for speculative sampling, got it on: it draws before the token."
-        )
-    if args.draft_tokens is not None and args.draft_tokens < 1:
-        raise ValueError(f"[draft_tokens] Expected an int >= 1, got {args.draft_tokens}.")
-    if args.acceptance_floor is not None and not 0 <= args.acceptance_floor <= 1:
-        raise ValueError(
-            f"[acceptance_floor] Expected a value in [0, 1], got {args.acceptance_floor}."
-        )
-
-
-def _drafter(args: argparse.Namespace, tokenizer: Any) -> Drafter | None:
-    """Who drafts, if anybody.
-
-    Raises:
-        ValueError: The draft model does not load, or has other tokens than the model.
-    """
-    if args.draft == "lookup":
-        return LookupDrafter()
-    if args.draft_model is None:
-        return None
-    model, own = _load(args.draft_model)
-    if own.get_vocab() != tokenizer.get_vocab():
-        raise ValueError(
-            f"[draft_model] Expected the model's own tokens, got others from {args.draft_model}."
-        )
-    return ModelDrafter(model, prefill_step_size=_prefill_step())
-
-
-def _prefill_step() -> int:
-    return _CPU_PREFILL_STEP if mx.default_device().type == mx.DeviceType.cpu else PREFILL_STEP
-
-
-def _text(prompt: str) -> str:
-    """The prompt as text, whatever the locale made of its bytes.
-
-    Raises:
-        ValueError: They are not UTF-8.
-    """
-    try:
-        prompt.encode("utf-8")
-        return prompt
-    except UnicodeEncodeError:
-        pass
-    try:
-        return os.fsencode(prompt).decode("utf-8")
-    except UnicodeError:
-        raise ValueError("[prompt] Expected text in UTF-8, got bytes that are not.") from None
-
-
-def _load(name: str | None) -> tuple[Any, Any]:
-    """The model and its tokenizer.
-
-    Raises:
-        ImportError: mlx-lm is missing.
-        ValueError: The model does not load; the message names it and the cause, in one line.
-    """
-    try:
-        from mlx_sampling.mlx_lm import load
-    except ImportError as error:
-        raise ImportError(
-            f"generate runs mlx-lm models, and {error}; mend it with: pip install mlx-lm"
-        ) from error
-    try:
-        return load(name, progress=_Progress(sys.stderr is not None and sys.stderr.isatty()))
-    except Exception as error:  # A damaged file makes the loaders raise errors of any kind.
-        model = "the packaged model" if name is None else name
-        raise ValueError(f"[model] Expected {model} to load, got {_cause(error)}") from error
-
-
-def _cause(error: Exception) -> str:
-    """An error in one line, with its type where the message has no tag."""
-    message = " ".join(str(error).split())
-    return message if message.startswith("[") else f"{type(error).__name__}: {message}"
-
-
 def _readback_bytes(model: Any, sampler: Sampler | None, decision: RouteDecision) -> int | None:
     """Bytes read back per token; None on route A if no row came and the model does not tell its width."""
     row = None if sampler is None else sampler.row
@@ -301,19 +183,6 @@ def _json_line(report: dict[str, Any]) -> str:
     return line
 
 
-def _prompt_ids(tokenizer: Any, prompt: str) -> list[int]:
-    if getattr(tokenizer, "chat_template", None) is None:
-        return list(tokenizer.encode(prompt))
-    messages = [{"role": "user", "content": prompt}]
-    try:
-        ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    except Exception as error:  # A template is a program of the model's: it may fail in any way.
-        raise ValueError(
-            f"[chat_template] Expected the model's template to take a prompt, got {_cause(error)}"
-        ) from error
-    return list(ids)
-
-
 def _stream(
     model: Any,
     drafter: Drafter | None,
@@ -326,9 +195,9 @@ def _stream(
 ) -> tuple[_Stream, Sampler | None]:
     """The token stream of the route, and route A's sampler."""
     eos = sorted(tokenizer.eos_token_ids)
-    step = _prefill_step()
+    step = prefill_step()
     drafts = {
-        "draft_tokens": 4 if args.draft_tokens is None else args.draft_tokens,
+        "draft_tokens": draft_options.length_of(args),
         "adaptive": args.adaptive_drafts,
         "max_tokens": args.max_tokens,
         "prefill_step_size": step,
@@ -355,8 +224,8 @@ def _stream(
     sampler = Sampler(
         params,
         eos_token_ids=eos,
-        token_texts=_token_texts(tokenizer) if with_texts else None,
-        tokenize=_tokenizer_of_bytes(tokenizer) if with_texts else None,
+        token_texts=token_texts(tokenizer) if with_texts else None,
+        tokenize=tokenizer_of_bytes(tokenizer) if with_texts else None,
         grammar=grammar,
         grammar_first=args.grammar_first,
     )
@@ -380,16 +249,6 @@ def _cut(grammar: Grammar, tokens: list[int]) -> str:
     for token in tokens:
         matcher.accept_token(token)
     return "length" if matcher.is_completed else "length, before the grammar was complete"
-
-
-def _token_texts(tokenizer: Any) -> list[str]:
-    return [tokenizer.decode([token]) for token in range(len(tokenizer.get_vocab()))]
-
-
-def _tokenizer_of_bytes(tokenizer: Any) -> Callable[[bytes], list[int]]:
-    return lambda text: list(
-        tokenizer.encode(text.decode("utf-8", "replace"), add_special_tokens=False)
-    )
 
 
 def _answer(stream: _Stream, tokenizer: Any, show: bool) -> _Answer:

@@ -13,9 +13,9 @@
 
 namespace mlx_sampling {
 
-class Sampler {
+class Stage {
  public:
-  virtual ~Sampler() = default;
+  virtual ~Stage() = default;
 
   virtual std::string_view name() const = 0;
 
@@ -48,7 +48,9 @@ class Sampler {
   }
 
   // Does to the state what `apply` does once it has picked candidate `picked` after `weigh`.
-  virtual void settle(const Candidates&, size_t, RequestState&) const {}
+  virtual void record_pick(const Candidates& /*candidates*/, size_t /*picked*/,
+                           RequestState&) const {}
+
   // `apply_row` for a chain whose other stages keep places, and that needs no more than a token:
   // may leave `candidates.open`. Sorted ones then have every logit and p as `apply_row` has it, but
   // for the sign of a logit of 0, and any id of those with that logit. Others have the places of
