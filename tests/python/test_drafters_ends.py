@@ -1,7 +1,5 @@
 """speculative_stream where drafts end: at a grammar's last token, a drafter's fault, a model's fault."""
 
-import contextlib
-
 import pytest
 from test_greedy import PROMPT, assert_holds
 from tiny_models import tiny_llama
@@ -23,6 +21,7 @@ END = 200
 TEXTS = [b"%c" % (65 + i % 26) * (1 + i // 26) for i in range(END)] + [b"<end>"]
 VOCABULARY = Vocabulary(token_texts=TEXTS, eos_token_ids=[END])
 ENDLESS = Vocabulary(token_texts=TEXTS)
+DOUBLE_Q = TEXTS.index(b"QQ")
 ROUNDS = range(12)
 PROMPT_PASSES = 3  # of a model that does not tell how many ids it can embed
 
@@ -85,20 +84,18 @@ def test_drafts_where_a_grammar_allows_nothing_more(tiny_model, seed):
     assert stream.figures.tokens == 3
 
 
-@pytest.mark.parametrize("seed", ROUNDS)
-def test_a_drafted_trigger_that_does_not_fit(tiny_model, seed):
-    """It is judged like any draft; the run fails where the target picks it, and only there."""
-    triggers = GrammarTriggers(patterns=["(.)"])
-    grammar = Grammar("root ::= [A-M] [A-Z]*", VOCABULARY)
-    sampler = Sampler(seed=seed, top_k=0, grammar=grammar, grammar_triggers=triggers)
-    drafter = ModelDrafter(tiny_llama(1))
+def test_a_drafted_trigger_that_does_not_fit(tiny_model):
+    """It is judged like any draft: where the target does not take it, it is no error of the run."""
+    grammar = Grammar('root ::= "QX"', VOCABULARY)
+    lazy = {"grammar": grammar, "grammar_triggers": GrammarTriggers(words=["QQ"])}
+    sampler = Sampler(seed=3, logit_bias={DOUBLE_Q: -100.0}, **lazy)
+    drafter = ModelDrafter(tiny_model, Sampler(logit_bias={DOUBLE_Q: 100.0}, **lazy))
     stream = speculative_stream(tiny_model, drafter, PROMPT, sampler, max_tokens=8)
-    tokens = []
-    with contextlib.suppress(GrammarRefusalError):
-        stream_into(tokens, stream)
-    assert len(tokens) == 8 or tokens == []
-    assert all(TEXTS[token][0] in b"ABCDEFGHIJKLM" for token in tokens[:1])
+    tokens = list(stream)
+    assert len(tokens) == 8
     assert sampler.history == PROMPT + tokens
+    assert sampler.grammar_is_waiting
+    assert stream.figures.proposed > stream.figures.accepted == 0
 
 
 def stream_of(model, drafter, **options):
