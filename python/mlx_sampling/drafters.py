@@ -145,6 +145,8 @@ class ModelDrafter(Drafter):
         prompt_cache: list[Any] | None = None,
         prefill_step_size: int = PREFILL_STEP,
     ):
+        if not callable(model) or isinstance(model, type):
+            raise TypeError(f"[drafter] Expected a Drafter or a model, got {model!r:.60}.")
         if sampler is not None:
             check_lawful(sampler)
         self.model = model

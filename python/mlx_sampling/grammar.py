@@ -115,6 +115,12 @@ def _compiled(text: bytes, root: str, vocabulary: _ext.Vocabulary | None) -> _ex
     return _ext.Grammar(_ext.parse_grammar(text, root, vocabulary), vocabulary)
 
 
+def _is_bitmask(out: Any) -> bool:
+    if not isinstance(out, np.ndarray) or out.dtype != np.uint32 or out.ndim != 1:
+        return False
+    return bool(out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative)
+
+
 class GrammarMatcher:
     """How far one text has come in a grammar. `Sampler(grammar=...)` has one inside.
 
@@ -178,6 +184,12 @@ class GrammarMatcher:
             if vocabulary is None:
                 raise ValueError("[fill_bitmask] Expected a grammar with a vocabulary, got none.")
             out = np.zeros((vocabulary.native.size + 31) // 32, np.uint32)
+        elif not _is_bitmask(out):
+            raise ValueError(
+                "[fill_bitmask] Expected out to be a writable, contiguous NumPy array uint32 "
+                f"[ceil(V / 32)], got {type(out).__name__}"
+                f"{f' of {out.dtype} {out.shape}' if isinstance(out, np.ndarray) else ''}."
+            )
         self._native.fill_bitmask(out)
         return out
 
@@ -242,7 +254,8 @@ class GrammarTriggers:
         object.__setattr__(self, "tokens", token_ids("grammar_triggers", self.tokens))
         for name in ("words", "patterns"):
             values = getattr(self, name)
-            if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+            is_many = isinstance(values, Iterable) and not isinstance(values, str)
+            if not is_many or not all(isinstance(value, str) for value in values):
                 raise TypeError(f"[{name}] Expected strings, got {values!r}.")
             if not all(values):
                 raise ValueError(f"[{name}] Expected text to look for, got an empty string.")

@@ -194,3 +194,9 @@ def test_what_is_no_draft(tiny_model, draft):
     ):
         next(stream)
     assert sampler.history == [*PROMPT, token]
+
+
+@pytest.mark.parametrize("drafter", [None, 5, LookupDrafter])
+def test_what_is_no_drafter(tiny_model, drafter):
+    with pytest.raises(TypeError, match=r"^\[drafter\] Expected a Drafter or a model, got "):
+        speculative_stream(tiny_model, drafter, PROMPT)
