@@ -26,7 +26,9 @@ class GrammarMatcher {
 
   const Grammar& grammar() const { return *grammar_; }
 
-  // Takes a token, as text or by a token literal. False: it does not match, and nothing changed.
+  // Takes a token, as text or by a token literal: by its id, between tokens only, and whatever it
+  // writes; a negated literal takes every other token but those that end, or write nothing and have
+  // no name. False: it does not match, and nothing changed.
   // An end token matches where the text may end, and nothing after it does. Throws
   // std::invalid_argument without a vocabulary and for ids outside of it.
   bool accept_token(uint32_t token);
