@@ -220,7 +220,7 @@ def test_windows_of_penalties_after_a_rollback():
 def marks_of(count):
     """A mark of `count` accepted tokens."""
     state = RequestState(1)
-    Chain([Dist()]).accept(state, [0] * count)
+    Chain([Dist()]).accept_prompt(state, [0] * count)
     return state.mark()
 
 
