@@ -43,6 +43,13 @@ void fill_words(const GrammarMatcher& self, const Words& words) {
   alone(self, [&](auto& matcher) { matcher.fill_bitmask({words.data(), words.size()}); });
 }
 
+// What a member says of a matcher that no other thread is changing.
+template <auto member>
+auto at_rest(const GrammarMatcher& self) {
+  const InUse use(self);
+  return (self.*member)();
+}
+
 nb::list history(const GrammarMatcher& self) {
   const InUse use(self);
   nb::list steps;
@@ -87,15 +94,15 @@ void bind_grammar(nb::module_& m) {
       .def("viable_prefix", &viable_prefix, "text"_a, "How many bytes can be taken.")
       .def("fill_bitmask", &fill_words, nb::arg("words").noconvert(),
            "Into uint32 words, one bit per token; see grammar_matcher.h.")
-      .def("is_completed", &GrammarMatcher::is_completed)
-      .def("is_terminated", &GrammarMatcher::is_terminated)
+      .def("is_completed", &at_rest<&GrammarMatcher::is_completed>)
+      .def("is_terminated", &at_rest<&GrammarMatcher::is_terminated>)
       .def(
           "forced_tokens",
           [](const GrammarMatcher& self, size_t limit) {
             return alone(self, [&](auto& matcher) { return matcher.forced_tokens(limit); });
           },
           "limit"_a = 1024)
-      .def("steps", &GrammarMatcher::steps)
+      .def("steps", &at_rest<&GrammarMatcher::steps>)
       .def("history", &history, "The accepted tokens, and texts as bytes.")
       .def(
           "rollback",

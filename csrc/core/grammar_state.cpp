@@ -9,19 +9,24 @@
 namespace mlx_sampling {
 namespace {
 
-[[noreturn]] void refuse_token(const Vocabulary& vocabulary, uint32_t token) {
-  std::string shown;
-  for (const char c : vocabulary.bytes(token)) {
+// Bytes as a message may hold them, which is text in ASCII.
+std::string shown(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
     const auto byte = static_cast<unsigned char>(c);
     constexpr std::string_view digits = "0123456789abcdef";
     if (byte >= 0x20 && byte < 0x7f && c != '\\' && c != '"') {
-      shown += c;
+      text += c;
     } else {
-      (shown += "\\x") += {digits[byte >> 4], digits[byte & 15]};
+      (text += "\\x") += {digits[byte >> 4], digits[byte & 15]};
     }
   }
+  return text;
+}
+
+[[noreturn]] void refuse_token(const Vocabulary& vocabulary, uint32_t token) {
   throw GrammarRefusal("[grammar] Expected a token that the grammar allows here, got " +
-                       std::to_string(token) + " (\"" + shown + "\").");
+                       std::to_string(token) + " (\"" + shown(vocabulary.bytes(token)) + "\").");
 }
 
 }  // namespace
@@ -105,8 +110,8 @@ void GrammarState::begin(size_t start) {
   GrammarMatcher matcher(grammar_);
   if (!follow(matcher, vocabulary(), tokens, skipped)) {
     throw GrammarRefusal(
-        "[grammar] Expected what triggers the grammar to fit it, but it refuses: " +
-        seen_.substr(start));
+        "[grammar] Expected what triggers the grammar to fit it, but it refuses: \"" +
+        shown(std::string_view(seen_).substr(start)) + "\".");
   }
   matcher_ = std::move(matcher);
   tokens_ = std::move(tokens);

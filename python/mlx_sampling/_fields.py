@@ -86,6 +86,8 @@ def token_ids(name: str, ids: Iterable[int]) -> tuple[int, ...]:
         TypeError: Something else than ints.
         ValueError: An id out of range.
     """
+    if not isinstance(ids, Iterable):
+        raise TypeError(f"[{name}] Expected token ids, got {type(ids).__name__}.")
     return tuple(checked_int(name, token, 0, _GREATEST_ID) for token in ids)
 
 

@@ -14,7 +14,7 @@ import mlx.core as mx
 from mlx_sampling._ext import draft_step
 from mlx_sampling._fields import checked_int
 from mlx_sampling.decode import PREFILL_STEP, DecodeRun, cache_for, check_pick, vocab_size_of
-from mlx_sampling.errors import NonfiniteLogitsError
+from mlx_sampling.errors import GrammarRefusalError, NonfiniteLogitsError
 from mlx_sampling.ops import greedy_argmax
 from mlx_sampling.sampler import Sampler
 from mlx_sampling.speculative import SparseProbs, draft_seed
@@ -145,6 +145,8 @@ class ModelDrafter(Drafter):
         prompt_cache: list[Any] | None = None,
         prefill_step_size: int = PREFILL_STEP,
     ):
+        if not callable(model) or isinstance(model, type):
+            raise TypeError(f"[drafter] Expected a Drafter or a model, got {model!r:.60}.")
         if sampler is not None:
             check_lawful(sampler)
         self.model = model
@@ -193,7 +195,6 @@ class ModelDrafter(Drafter):
             raise ValueError(
                 "[draft_cache] Expected room for drafts that can be cut off, got a full cache."
             )
-        self._fed = max(count - 1, 0)
         if self._request is None:
             return Draft(self._winners(run, row, count))
         state = self._request._state
@@ -210,9 +211,12 @@ class ModelDrafter(Drafter):
         run.check_owned()
         known = min(len(tokens) - 1, self._fed)
         run.held += known
+        self._fed = 0
+        run.owed = tokens[known:]
         run.cut()
-        row = run.feed(mx.array([tokens[known:]], dtype=mx.uint32))
-        run.held += len(tokens) - known
+        row = run.feed(mx.array([run.owed], dtype=mx.uint32))
+        run.held += len(run.owed)
+        run.owed = []
         return row
 
     def _winners(self, run: DecodeRun, row: mx.array, count: int) -> mx.array:
@@ -220,6 +224,7 @@ class ModelDrafter(Drafter):
         while len(winners) < count:
             if winners:
                 row = run.feed(mx.minimum(winners[-1], run.limit - 1)[:, None])
+                self._fed += 1
             winners.append(greedy_argmax(row, excluded=self._excluded))
         return mx.concatenate(winners) if winners else mx.zeros(0, mx.uint32)
 
@@ -227,16 +232,25 @@ class ModelDrafter(Drafter):
         drafted: list[int] = []
         probs: list[SparseProbs] = []
         self._marks = [request._state.mark()]
-        while len(drafted) < count:
+        goes_on = True
+        while goes_on and len(drafted) < count and not request.grammar_is_terminated:
             if drafted:
                 row = run.feed(mx.array([drafted[-1:]], dtype=mx.uint32))
+                self._fed += 1
             try:
                 token, _, _ = draft_step(request._chain, request._state, row, 0)
             except NonfiniteLogitsError as error:
                 raise NonfiniteLogitsError(f"[draft_model] {error}") from error
+            except GrammarRefusalError:
+                break  # the grammar has nothing more to draft: whether that is an error, the target says
             check_pick(token, run)
             probs.append(SparseProbs(*request._state.law()))
-            request.accept(token)
+            try:
+                request.accept(token)
+            except GrammarRefusalError:
+                # It triggers a lazy grammar that it does not fit. Drawn is drawn: the law needs it judged.
+                request.accept_prompt([token])
+                goes_on = False
             drafted.append(token)
             self._marks.append(request._state.mark())
         return Draft(drafted, probs)
@@ -247,8 +261,7 @@ class ModelDrafter(Drafter):
             return
         known = min(max(len(tokens) - 1, 0), self._fed)
         run.held += known
-        if self._cache is not None:
-            run.owed = tokens[known:]
+        run.owed = [] if self._cache is None else [*run.owed, *tokens[known:]]
         run.finish()
 
 

@@ -51,13 +51,11 @@ class Grammar:
     def __init__(
         self, text: str | bytes, vocabulary: Vocabulary | None = None, *, root: str = "root"
     ) -> None:
-        if not isinstance(text, str | bytes):
-            raise TypeError(f"[grammar] Expected str or bytes, got {type(text).__name__}.")
         if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
             raise TypeError(f"[vocabulary] Expected a Vocabulary, got {type(vocabulary).__name__}.")
         if not isinstance(root, str):
             raise TypeError(f"[root] Expected str, got {type(root).__name__}.")
-        self._text = text if isinstance(text, bytes) else _utf8(text)
+        self._text = _utf8("grammar", text)
         self._vocabulary = vocabulary
         native = None if vocabulary is None else vocabulary.native
         self._native = _compiled(self._text, root, native)
@@ -99,18 +97,28 @@ class Grammar:
         return GrammarMatcher(self)
 
 
-def _utf8(text: str) -> bytes:
+def _utf8(name: str, text: Any) -> bytes:
+    if isinstance(text, bytes):
+        return text
+    if not isinstance(text, str):
+        raise TypeError(f"[{name}] Expected str or bytes, got {type(text).__name__}.")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"[grammar] Expected text in Unicode, got a lone surrogate at index {error.start}."
+            f"[{name}] Expected text in Unicode, got a lone surrogate at index {error.start}."
         ) from None
 
 
 @lru_cache(maxsize=64)
 def _compiled(text: bytes, root: str, vocabulary: _ext.Vocabulary | None) -> _ext.Grammar:
     return _ext.Grammar(_ext.parse_grammar(text, root, vocabulary), vocabulary)
+
+
+def _is_bitmask(out: Any) -> bool:
+    if not isinstance(out, np.ndarray) or out.dtype != np.uint32 or out.ndim != 1:
+        return False
+    return bool(out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative)
 
 
 class GrammarMatcher:
@@ -151,8 +159,13 @@ class GrammarMatcher:
         return self._native.can_accept(checked_int("token", token, 0, 2**31 - 1))
 
     def accept_text(self, text: str | bytes) -> bool:
-        """Goes on by text, all of it or nothing; bytes may begin and end within a character."""
-        return self._native.accept_text(text if isinstance(text, bytes) else text.encode())
+        """Goes on by text, all of it or nothing; bytes may begin and end within a character.
+
+        Raises:
+            TypeError: Something else than str and bytes.
+            ValueError: A str that is no Unicode text.
+        """
+        return self._native.accept_text(_utf8("text", text))
 
     def fill_bitmask(self, out: NDArray[np.uint32] | None = None) -> NDArray[np.uint32]:
         """The tokens that can come next, packed: bit `i % 32` of word `i // 32` is token `i`'s.
@@ -171,6 +184,12 @@ class GrammarMatcher:
             if vocabulary is None:
                 raise ValueError("[fill_bitmask] Expected a grammar with a vocabulary, got none.")
             out = np.zeros((vocabulary.native.size + 31) // 32, np.uint32)
+        elif not _is_bitmask(out):
+            raise ValueError(
+                "[fill_bitmask] Expected out to be a writable, contiguous NumPy array uint32 "
+                f"[ceil(V / 32)], got {type(out).__name__}"
+                f"{f' of {out.dtype} {out.shape}' if isinstance(out, np.ndarray) else ''}."
+            )
         self._native.fill_bitmask(out)
         return out
 
@@ -235,7 +254,8 @@ class GrammarTriggers:
         object.__setattr__(self, "tokens", token_ids("grammar_triggers", self.tokens))
         for name in ("words", "patterns"):
             values = getattr(self, name)
-            if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+            is_many = isinstance(values, Iterable) and not isinstance(values, str)
+            if not is_many or not all(isinstance(value, str) for value in values):
                 raise TypeError(f"[{name}] Expected strings, got {values!r}.")
             if not all(values):
                 raise ValueError(f"[{name}] Expected text to look for, got an empty string.")

@@ -126,6 +126,11 @@ def verify_draft(
     _check_width(draft_probs, target_probs)
     orders = None
     if target_orders is not None:
+        if not isinstance(target_orders, Iterable):
+            raise TypeError(
+                "[target_orders] Expected a sequence of orders, got "
+                f"{type(target_orders).__name__}."
+            )
         orders = [_id_array(f"target_orders[{i}]", order) for i, order in enumerate(target_orders)]
     accepted, token = _ext.verify_draft(tokens, drafts, targets, orders, rng)
     return SpeculativeDecision(accepted, token, "bonus" if accepted == len(tokens) else "recovered")
@@ -256,7 +261,7 @@ def _id_array(name: str, ids: Any) -> NDArray[np.uint32]:
 
 
 def _floats(name: str, probs: Any, ndim: int) -> NDArray[np.float32]:
-    if not isinstance(probs, mx.array | np.ndarray):
+    if not isinstance(probs, mx.array | np.ndarray) or isinstance(probs, np.ma.MaskedArray):
         raise TypeError(
             f"[{name}] Expected an mx.array or a NumPy array, got {type(probs).__name__}."
         )

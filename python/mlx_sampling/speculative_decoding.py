@@ -8,6 +8,7 @@ The caches are cut back after each pass. Distributions that the caller has are `
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,20 +217,20 @@ def _stream(
                 _hold(run, token, kept)
                 if last:
                     _finish(run, judge)
+                    begun = False
+                    _finish_drafter(drafter, run, judge, [*new, token])
                 figures.add_token(at, size, kept)
                 new.append(token)
-                if last:
-                    begun = False
-                    _release(drafter, new)
-                    yield token
-                    return
                 yield token
+                if last:
+                    return
                 run.check_owned()
             options.length.add_pass(len(new) - 1, rejected=len(new) <= size)
             run.cut()
             left = options.limit - figures.tokens - 1
             count = min(options.length.length, left)
-            draft = _propose(drafter, run, new, count, judge.sampler is not None)
+            told, new = new, []
+            draft = _propose(drafter, run, told, count, judge.sampler is not None)
             rows = run.feed_rows(mx.concatenate([word(token)[None], judge.fed(draft)])[None])
             run.held += 1
             run.owed = []
@@ -280,15 +281,34 @@ def _finish(run: DecodeRun, judge: Judge) -> None:
         raise
 
 
+def _finish_drafter(drafter: Drafter, run: DecodeRun, judge: Judge, new: list[int]) -> None:
+    """Tells the drafter of the last token; what fails here takes it back, out of the cache too."""
+    try:
+        _release(drafter, new)
+    except BaseException:
+        judge.take_back()
+        run.held -= 1
+        run.cut()
+        raise
+
+
 def _propose(drafter: Drafter, run: DecodeRun, new: list[int], count: int, sampled: bool) -> Draft:
     draft = drafter.propose(new, count)
+    if not isinstance(draft, Draft):
+        raise TypeError(f"[draft] Expected a Draft, got {type(draft).__name__}.")
     if isinstance(drafter, ModelDrafter):
         _check_vocabularies(drafter.width, run.width)
     return _checked(draft, count, run, sampled)
 
 
 def _end_all(run: DecodeRun, drafter: Drafter | None, new: list[int], error: BaseException) -> None:
-    run.fail(error)
+    try:
+        run.fail(error)
+    except BaseException:
+        if drafter is not None:
+            with suppress(Exception):
+                _release(drafter, new)
+        raise
     if drafter is None:
         return
     try:

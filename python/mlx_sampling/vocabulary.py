@@ -160,10 +160,16 @@ class Vocabulary:
         if isinstance(self.token_texts, str | bytes):
             raise TypeError("[token_texts] Expected a text for each token, got a single one.")
         texts = []
-        for text in self.token_texts:
+        for token, text in enumerate(self.token_texts):
             if not isinstance(text, str | bytes):
                 raise TypeError(f"[token_texts] Expected bytes or str, got {text!r}.")
-            texts.append(text.encode() if isinstance(text, str) else text)
+            try:
+                texts.append(text.encode() if isinstance(text, str) else text)
+            except UnicodeEncodeError:
+                raise ValueError(
+                    f"[token_texts] Expected text in Unicode, got a lone surrogate in token {token}: "
+                    "bytes hold what is no UTF-8."
+                ) from None
         if self.size is not None and len(texts) != self.size:
             raise ValueError(
                 f"[token_texts] Expected {self.size} texts, one for each token, got {len(texts)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -323,3 +324,24 @@ def test_errors():
         ValueError, match=r"^\[count\] Expected at most 0 steps to take back, got 1"
     ):
         matcher('root ::= "a"').rollback(1)
+
+
+@pytest.mark.parametrize("question", ["is_completed", "is_terminated", "steps", "history"])
+def test_questions_while_another_thread_works(question):
+    state = matcher('root ::= "a"*')
+    text = b"a" * 5_000_000
+
+    def is_refused() -> bool:
+        thread = threading.Thread(target=lambda: state.accept_text(text))
+        thread.start()
+        try:
+            while thread.is_alive():
+                getattr(state, question)()
+        except RuntimeError as error:
+            return "[matcher] Expected one thread at a time" in str(error)
+        finally:
+            thread.join()
+            state.reset()
+        return False
+
+    assert any(is_refused() for _ in range(100))

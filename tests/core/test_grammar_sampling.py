@@ -8,6 +8,7 @@ import zlib
 from itertools import product
 from pathlib import Path
 
+import mlx.core as mx
 import numpy as np
 import pytest
 
@@ -23,6 +24,7 @@ TEXTS = [chr(i).encode() for i in range(32, 127)]
 TEXTS += [bytes(pair) for pair in product(b"ab01", repeat=2)]
 TEXTS += [b"\xc3", b"\xa9", b"\xa8", b"<end>"]
 END = len(TEXTS) - 1
+WORDS = (len(TEXTS) + 31) // 32
 VOCABULARY = Vocabulary(token_texts=TEXTS, eos_token_ids=[END])
 NUMBERS = Grammar('root ::= [0-9]{3,5} ("." [0-9]+)?', VOCABULARY)
 ACCENT = Grammar('root ::= ("a" [é-ë]){5,}', VOCABULARY)
@@ -296,12 +298,23 @@ def test_a_trigger_that_the_grammar_refuses():
     sampler.accept(token_of(b"y"))
 
 
+def test_a_refused_trigger_within_a_character():
+    """What was seen may be no UTF-8; the message shows it all the same."""
+    triggers = GrammarTriggers(patterns=["."])
+    sampler = Sampler(seed=1, grammar=NUMBERS, grammar_triggers=triggers)
+    before = sampler.snapshot()
+    with pytest.raises(GrammarRefusalError, match=r'but it refuses: "\\xa9"\.$'):
+        sampler.accept(token_of(b"\xa9"))
+    assert sampler.snapshot() == before
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: GrammarTriggers(), ValueError, "Expected a token, word or pattern, got none"),
         (lambda: GrammarTriggers(words=[""]), ValueError, r"\[words\] .* got an empty string"),
         (lambda: GrammarTriggers(words="ab"), TypeError, r"\[words\] Expected strings"),
+        (lambda: GrammarTriggers(words=None), TypeError, r"\[words\] Expected strings, got None"),
         (lambda: GrammarTriggers(patterns=["("]), ValueError, r"\[patterns\] Expected a regular"),
         (lambda: GrammarTriggers(tokens=[-1]), ValueError, r"\[grammar_triggers\]"),
         (lambda: Sampler(grammar_first=True), ValueError, r"\[grammar_first\] Expected a grammar"),
@@ -328,6 +341,26 @@ def test_a_trigger_that_the_grammar_refuses():
 def test_bad_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        np.zeros(WORDS + 1, np.uint32),
+        np.zeros(WORDS, np.int32),
+        np.zeros(WORDS, np.dtype(np.uint32).newbyteorder()),
+        np.zeros(2 * WORDS, np.uint32)[::2],
+        np.zeros((1, WORDS), np.uint32),
+        np.broadcast_to(np.uint32(0), WORDS),
+        mx.zeros(WORDS, mx.uint32),  # MLX's arrays are not to be written to
+        [0] * WORDS,
+    ],
+    ids=str,
+)
+def test_no_place_for_a_bitmask(out):
+    with pytest.raises(ValueError, match=r"^\[(fill_bitmask|words)\] Expected "):
+        NUMBERS.matcher().fill_bitmask(out)
+    assert np.all(np.array(out) == 0)
 
 
 def test_a_damaged_grammar_section_is_refused():

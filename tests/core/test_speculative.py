@@ -208,6 +208,12 @@ def test_errors_draw_nothing(given, message):
         ({"draft_probs": [[1.0, 0, 0]]}, r"\[draft_probs\[0\]\] Expected an mx.array or a NumPy"),
         ({"draft_tokens": ["a"]}, r"\[draft_tokens\] Expected an int"),
         ({"rng": np.random.default_rng()}, r"\[rng\] Expected an Mt19937, got Generator"),
+        # A mask that nothing looks at would be lost in silence.
+        ({"draft_probs": np.ma.masked_array(Q, mask=Q > 0.3)}, r"\[draft_probs\] .* MaskedArray"),
+        ({"target_probs": np.ma.masked_array(P)}, r"\[target_probs\] .* got MaskedArray"),
+        ({"draft_tokens": 0}, r"\[draft_tokens\] Expected token ids, got int"),
+        ({"target_orders": [0, 1]}, r"\[target_orders\[0\]\] Expected token ids, got int"),
+        ({"target_orders": 5}, r"\[target_orders\] Expected a sequence of orders, got int"),
     ],
 )
 def test_types(given, message):

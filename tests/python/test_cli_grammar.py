@@ -130,3 +130,17 @@ def test_bad_options(tmp_path, capsys):
     assert "bad.gbnf: 1:" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["generate", "x", "--json-object", "--grammar", "y"])
+
+
+@pytest.mark.parametrize("option", ["--grammar", "--json-schema"])
+def test_an_empty_name_is_no_missing_option(option, capsys):
+    """As of a shell's unset variable: the answer must not be one without a grammar."""
+    assert main(["generate", "x", option, "", "--max-tokens", "1"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "directory" in captured.err
+
+
+def test_a_text_that_is_none(file, capsys):
+    assert main(["grammar", "check", str(file), "--text", "hello\udcff"]) == 1
+    assert "[text] Expected text in Unicode, got a lone surrogate" in capsys.readouterr().err

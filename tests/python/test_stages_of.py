@@ -296,6 +296,11 @@ def test_infill_needs_a_vocabulary():
             TypeError,
             r"\[token_texts\] Expected bytes or str, got 1\.",
         ),
+        (
+            {"dry_multiplier": 1, "token_texts": ["a", "\ud800"]},
+            ValueError,
+            r"\[token_texts\] Expected text in Unicode, got a lone surrogate in token 1:",
+        ),
     ],
     ids=str,
 )

@@ -11,7 +11,7 @@ from mlx_sampling.grammar import Grammar
 from mlx_sampling.json_schema import json_object_gbnf, json_schema_to_gbnf
 from mlx_sampling.vocabulary import Vocabulary
 
-_OPTIONS = ("grammar", "json_schema", "json_object")
+_FILES = ("grammar", "json_schema")
 
 
 def add(group: Any) -> None:
@@ -35,7 +35,8 @@ def is_given(args: argparse.Namespace) -> bool:
     Raises:
         ValueError: --grammar-first without one.
     """
-    given = any(getattr(args, name) for name in _OPTIONS)
+    # An empty name, as of a shell's unset variable, is one that cannot be read: not none.
+    given = args.json_object or any(getattr(args, name) is not None for name in _FILES)
     if args.grammar_first and not given:
         raise ValueError("[grammar_first] Expected a grammar that it is for, got none.")
     return given
@@ -52,7 +53,7 @@ def source_of(args: argparse.Namespace) -> str | bytes | None:
         return None
     if args.json_object:
         return json_object_gbnf()
-    if args.grammar:
+    if args.grammar is not None:
         return Path(args.grammar).read_bytes()
     try:
         return json_schema_to_gbnf(read_text(args.json_schema))
