@@ -47,9 +47,9 @@ def _convert(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     data = Path(args.file).read_bytes()
-    text = _decoded(args.file, data) if args.json_schema else data
+    schema = _decoded(args.file, data) if args.json_schema else None
     try:
-        source = json_schema_to_gbnf(text) if args.json_schema else text
+        source = data if schema is None else json_schema_to_gbnf(schema)
         matcher = Grammar(source, root=args.root).matcher()
     except ValueError as error:
         raise ValueError(f"{args.file}: {error}") from error
