@@ -59,6 +59,6 @@ def test_code_with_a_model_runs(packaged, monkeypatch):
     monkeypatch.setattr(mlx_sampling.mlx_lm, "load", lambda: packaged)
     names = {}
     needing_one = [code for code in blocks() if "tokenizer" in code]
-    assert len(needing_one) == 2
+    assert len(needing_one) == 4
     for code in needing_one:
         exec(code, names)

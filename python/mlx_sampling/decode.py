@@ -61,6 +61,10 @@ def checked_prompt(prompt: Sequence[int] | mx.array, model: Any) -> list[int]:
         TypeError: Something else than ints.
         ValueError: An empty or not one-dimensional prompt, or an id out of range.
     """
+    if isinstance(prompt, str):
+        raise TypeError(
+            "[prompt] Expected token ids [T], got str: the tokenizer's encode gives them."
+        )
     if isinstance(prompt, mx.array):
         if prompt.ndim != 1:
             raise ValueError(f"[prompt] Expected token ids [T], got shape {prompt.shape}.")

@@ -52,7 +52,10 @@ class Grammar:
         self, text: str | bytes, vocabulary: Vocabulary | None = None, *, root: str = "root"
     ) -> None:
         if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
-            raise TypeError(f"[vocabulary] Expected a Vocabulary, got {type(vocabulary).__name__}.")
+            raise TypeError(
+                f"[vocabulary] Expected a Vocabulary, got {type(vocabulary).__name__}: "
+                "Vocabulary.from_tokenizer makes one of a tokenizer."
+            )
         if not isinstance(root, str):
             raise TypeError(f"[root] Expected str, got {type(root).__name__}.")
         self._text = _utf8("grammar", text)
@@ -69,7 +72,7 @@ class Grammar:
         Args:
             schema: The schema, or its JSON text.
             vocabulary: As in `Grammar`.
-            **options: As in `json_schema_to_gbnf`.
+            **options: As in `mlx_sampling.json_schema.json_schema_to_gbnf`.
 
         Raises:
             JsonSchemaError: A keyword that cannot be enforced, named by its JSON pointer.
@@ -79,7 +82,7 @@ class Grammar:
 
     @classmethod
     def json_object(cls, vocabulary: Vocabulary, **options: Any) -> Grammar:
-        """The grammar of any JSON object. Options: as in `json_object_gbnf`."""
+        """The grammar of any JSON object. Options: as in `json_schema.json_object_gbnf`."""
         return cls(json_object_gbnf(**options), vocabulary)
 
     @property

@@ -320,8 +320,10 @@ class Sampler:
 
         Args:
             snapshot: What `snapshot` gave, on whatever machine.
-            params: The parameters of the sampler that it is of; the seed may be left out.
-            **options: As in `Sampler`: the other arguments, and parameters by name.
+            params: The parameters of the sampler that it is of, which the snapshot does not hold (other
+                ones are not noticed, save the reference and the seed); the seed may be left out.
+            **options: As in `Sampler`: the other arguments, the same `grammar` among them, and parameters
+                by name.
 
         Raises:
             TypeError, ValueError: As `Sampler` and `restore_state`.
@@ -429,7 +431,10 @@ def _vocabulary_of(
 ) -> Vocabulary:
     """What is known of the tokens: given as one or in parts, and else what the grammar's says."""
     if given is not None and not isinstance(given, Vocabulary):
-        raise TypeError(f"[vocabulary] Expected a Vocabulary, got {type(given).__name__}.")
+        raise TypeError(
+            f"[vocabulary] Expected a Vocabulary, got {type(given).__name__}: "
+            "Vocabulary.from_tokenizer makes one of a tokenizer."
+        )
     if given is not None and parts.is_given:
         raise ValueError(
             "[vocabulary] Expected either vocabulary, or vocab_size, eos_token_ids, token_texts and "

@@ -226,6 +226,11 @@ def test_prefill_in_pieces(step_size):
 BAD = [
     ({"prompt": []}, ValueError, r"\[prompt\] Expected at least one token id, got none"),
     ({"prompt": [1, -2]}, ValueError, r"\[prompt\] Expected an int in \[0, 2147483647\], got -2"),
+    (
+        {"prompt": "hello"},
+        TypeError,
+        r"\[prompt\] Expected token ids \[T\], got str: the tokenizer",
+    ),
     ({"prompt": [1.5]}, TypeError, r"\[prompt\] Expected an int in .*, got 1.5"),
     ({"prompt": [True]}, TypeError, r"\[prompt\] Expected an int in .*, got True"),
     ({"prompt": mx.array([[1]])}, ValueError, r"\[prompt\] Expected token ids \[T\], got shape"),

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from mlx_sampling import Sampler, Vocabulary
+from mlx_sampling import Grammar, Sampler, Vocabulary
 
 tokenizers = pytest.importorskip("tokenizers")
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers  # noqa: E402
@@ -341,5 +341,8 @@ def test_sampler_takes_one_vocabulary():
     ):
         with pytest.raises(ValueError, match=r"^\[vocabulary\] Expected either .*, got both\.$"):
             Sampler(vocabulary=vocabulary, **more)
-    with pytest.raises(TypeError, match=r"^\[vocabulary\] Expected a Vocabulary, got int\.$"):
+    said = r"^\[vocabulary\] Expected a Vocabulary, got int: Vocabulary\.from_tokenizer makes one"
+    with pytest.raises(TypeError, match=said):
         Sampler(vocabulary=3)
+    with pytest.raises(TypeError, match=said):
+        Grammar('root ::= "a"', 3)

@@ -53,7 +53,9 @@ def add_parser(commands: Any) -> None:
         type=int,
         help="seed of the draw, for --temp > 0 only (default: a fresh one, reported)",
     )
-    parser.add_argument("--max-tokens", type=int, default=256, help="most tokens to answer with")
+    parser.add_argument(
+        "--max-tokens", type=int, default=256, help="most tokens to answer with (default: 256)"
+    )
     sampling_options.add(parser.add_argument_group("sampling", "what --temp > 0 draws from"))
     grammar_options.add(parser.add_argument_group("grammar", "what the answer must match"))
     draft_options.add(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mlx_sampling.grammar import Grammar, GrammarMatcher
-from mlx_sampling.json_schema import json_schema_to_gbnf
+from mlx_sampling.json_schema import JsonSchemaError, json_schema_to_gbnf
 
 _SHOWN = 40
 
@@ -38,14 +38,21 @@ def add_parser(commands: Any) -> None:
 
 
 def _convert(args: argparse.Namespace) -> int:
-    print(json_schema_to_gbnf(read_text(args.file)), end="")
+    try:
+        print(json_schema_to_gbnf(read_text(args.file)), end="")
+    except JsonSchemaError as error:
+        raise ValueError(f"{args.file}: {error}") from error
     return 0
 
 
 def _check(args: argparse.Namespace) -> int:
-    text = Path(args.file).read_bytes()
-    source = json_schema_to_gbnf(_decoded(args.file, text)) if args.json_schema else text
-    matcher = Grammar(source, root=args.root).matcher()
+    data = Path(args.file).read_bytes()
+    schema = _decoded(args.file, data) if args.json_schema else None
+    try:
+        source = data if schema is None else json_schema_to_gbnf(schema)
+        matcher = Grammar(source, root=args.root).matcher()
+    except ValueError as error:
+        raise ValueError(f"{args.file}: {error}") from error
     print(f"{args.file}: a grammar")
     named = [("--text", text) for text in args.text]
     named += [(name, read_text(name)) for name in args.text_file]
