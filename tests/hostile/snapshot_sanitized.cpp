@@ -6,10 +6,14 @@
 #include <memory>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "core/bytes.h"
 #include "core/chain.h"
+#include "core/grammar.h"
+#include "core/grammar_parser.h"
+#include "core/pick.h"
 #include "core/samplers/adaptive_p.h"
 #include "core/samplers/dist.h"
 #include "core/samplers/dry.h"
@@ -44,14 +48,27 @@ std::vector<Chain> chains() {
           Chain({penalties, std::make_shared<AdaptiveP>(0.3, 0.9)})};
 }
 
+// Tokens of one letter, of two, and an end, under a grammar that most of them fit.
+std::shared_ptr<const Grammar> grammar() {
+  std::vector<std::string> texts;
+  for (size_t i = 0; i + 1 < width; ++i) {
+    texts.push_back(std::string(1 + i / 26, static_cast<char>('a' + i % 26)));
+  }
+  texts.push_back("<end>");
+  const std::vector<uint32_t> ends = {width - 1};
+  const auto vocabulary = std::make_shared<const Vocabulary>(texts, std::vector<uint32_t>{}, ends);
+  return Grammar::compile(parse_grammar("root ::= ([a-z] [a-w]*){1,40}", "root", vocabulary.get()),
+                          vocabulary);
+}
+
 // False where the step is refused: probabilities that are not finite are an error, not a crash.
 bool step(const Chain& chain, RequestState& state, Random& random) {
   for (float& logit : state.begin_row(width)) logit = static_cast<float>(random() % 64) / 8;
   state.finish_row();
   try {
-    const uint32_t token = chain.sample(state);
+    const uint32_t token = pick(chain, state).token;
     if (token >= width) fail("A token outside the row.");
-    chain.accept(state, {&token, 1});
+    chain.accept(state, token);
     return true;
   } catch (const std::invalid_argument&) {
     return false;
@@ -99,14 +116,17 @@ int main(int argc, char** argv) {
   const int tries = argc > 1 ? std::atoi(argv[1]) : 4000;
   Random random(1);
   const std::vector<Chain> all = chains();
+  const auto constraint = grammar();
   int refused = 0, restored = 0, stepped = 0;
   for (int i = 0; i < tries; ++i) {
     const Chain& chain = all[static_cast<size_t>(i) % all.size()];
     RequestState source(static_cast<uint32_t>(random()));
+    if (i % 2 == 0) source.grammar.emplace(constraint, i % 4 == 0, nullptr);
     const uint32_t steps = random() % 20;
     for (uint32_t s = 0; s < steps; ++s) step(chain, source, random);
     const Bytes bytes = damaged(snapshot(source), random);
     RequestState state(7, Reference::libcxx, NegInf::error, i % 3 == 0 ? width : 0);
+    if (random() % 8 != 0 && source.grammar) state.grammar.emplace(constraint, false, nullptr);
     step(chain, state, random);
     const Bytes before = snapshot(state);
     try {
