@@ -15,7 +15,9 @@ from mlx_sampling._ext import Mt19937
 from mlx_sampling.batch import sample_batch
 from mlx_sampling.drafters import LookupDrafter, ModelDrafter
 from mlx_sampling.errors import (
+    AcceptanceError,
     BatchError,
+    CacheNotRestoredError,
     GrammarError,
     GrammarRefusalError,
     JsonSchemaError,
@@ -40,7 +42,9 @@ from mlx_sampling.vocabulary import Vocabulary
 
 __all__ = [
     "NO_TOKEN",
+    "AcceptanceError",
     "BatchError",
+    "CacheNotRestoredError",
     "Grammar",
     "GrammarError",
     "GrammarMatcher",
