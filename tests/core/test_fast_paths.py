@@ -13,6 +13,8 @@ import pytest
 
 from mlx_sampling import _ext
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "csrc" / "core"
 REFERENCES = ("libc++", "libstdc++")

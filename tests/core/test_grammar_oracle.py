@@ -13,6 +13,8 @@ from grammar_texts import ALPHABET, random_grammar
 
 from mlx_sampling import _ext
 
+pytestmark = pytest.mark.slow
+
 PAIRS = 20_000
 # Bytes that are no UTF-8, or only where they stand right.
 ODD_BYTES = (b"\x80", b"\xbf", b"\xc0\x80", b"\xc3", b"\xe0\x80\x80", b"\xe2\x82", b"\xed\xa0\x80")

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).with_name("reference_order_check.cpp")
 FLAGS = ["-std=c++20", "-O2", f"-I{ROOT / 'csrc'}"]

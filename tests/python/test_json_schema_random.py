@@ -14,6 +14,8 @@ from mlx_sampling import Vocabulary, _ext
 from mlx_sampling.errors import JsonSchemaError
 from mlx_sampling.gguf import packaged_model_path
 
+pytestmark = pytest.mark.slow
+
 TEXTS = 200
 STEPS = 300
 SCHEMAS = 250

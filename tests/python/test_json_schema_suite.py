@@ -7,6 +7,8 @@ import subprocess
 import pytest
 from schema_suite import PIN, RATCHET, measure, read_cases, suite_folder, summary
 
+pytestmark = pytest.mark.slow
+
 RECORD = "record it with `python tests/python/schema_suite.py`"
 
 
