@@ -125,12 +125,15 @@ def test_bad_options(tmp_path, capsys):
     assert "[grammar_first] Expected a grammar" in capsys.readouterr().err
     assert main(["generate", "x", "--grammar", str(tmp_path / "none.gbnf")]) == 1
     assert "none.gbnf" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["generate", "x", "--json-object", "--grammar", "y"])
+
+
+def test_a_bad_grammar_is_named(packaged, tmp_path, capsys):
     bad = tmp_path / "bad.gbnf"
     bad.write_text("root ::= (")
     assert main(["generate", "x", "--grammar", str(bad)]) == 1
     assert "bad.gbnf: 1:" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["generate", "x", "--json-object", "--grammar", "y"])
 
 
 @pytest.mark.parametrize("option", ["--grammar", "--json-schema"])
