@@ -4,13 +4,17 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <optional>
 
 #include "core/clones.h"
 #include "core/error.h"
+#include "core/fast_paths.h"
 #include "core/keyed.h"
 #include "core/ordered_sum.h"
 #include "core/radix_sort.h"
+#include "core/row_chunks.h"
 
 namespace mlx_sampling {
 namespace {
@@ -23,21 +27,32 @@ struct Scan {
   bool legal;  // no NaN, infinity or negative number; -0.0 is none
 };
 
-// Of at most `chunk` probabilities. The sum is for a comparison with a tolerance: any order will
+// Of a chunk of probabilities. The sum is for a comparison with a tolerance: any order will
 // do.
+// Vectors by name: left to itself the compiler adds the lanes of each up one after the other.
 MLX_SAMPLING_CLONES Scan scan(const float* probs, size_t count) {
   constexpr size_t width = 16;
+  using Floats = float __attribute__((vector_size(4 * width)));
+  using Words = uint32_t __attribute__((vector_size(4 * width)));
   constexpr uint32_t greatest = std::bit_cast<uint32_t>(std::numeric_limits<float>::max());
-  std::array<float, width> sums{};
-  std::array<uint32_t, width> illegal{};
-  for (size_t i = 0; i < count; i += width) {
-    const size_t lanes = std::min(width, count - i);
-    for (size_t lane = 0; lane < lanes; ++lane) {
-      const float prob = probs[i + lane] + 0.0f;  // -0.0 becomes 0.0
-      illegal[lane] |= static_cast<uint32_t>(std::bit_cast<uint32_t>(prob) > greatest);
-      sums[lane] += prob;
-    }
+  Floats sums{};
+  Words illegal{};
+  const auto look = [&](const Floats& read) {
+    const Floats prob = read + 0.0f;  // -0.0 becomes 0.0
+    Words bits;
+    std::memcpy(&bits, &prob, sizeof(bits));
+    illegal |= reinterpret_cast<Words>(bits > greatest);
+    sums += prob;
+  };
+  Floats read;
+  size_t i = 0;
+  for (; i + width <= count; i += width) {
+    std::memcpy(&read, probs + i, sizeof(read));
+    look(read);
   }
+  read = Floats{};
+  std::memcpy(&read, probs + i, (count - i) * sizeof(float));
+  look(read);
   Scan result{0, true};
   for (size_t lane = 0; lane < width; ++lane) {
     result.sum += sums[lane];
@@ -58,12 +73,12 @@ MLX_SAMPLING_CLONES Scan scan(const float* probs, size_t count) {
 void check_sum(const std::string& name, const TokenProbs& probs) {
   double sum = 0;
   bool legal = true;
-  for (size_t begin = 0; begin < probs.probs.size(); begin += chunk) {
-    const size_t count = std::min(chunk, probs.probs.size() - begin);
-    const Scan found = scan(probs.probs.data() + begin, count);
+  const RowView<float> row{probs.probs.data(), 1, probs.probs.size()};
+  for_each_chunk(row, [&](const float* words, size_t, size_t count) {
+    const Scan found = scan(words, count);
     sum += found.sum;
     legal &= found.legal;
-  }
+  });
   if (!legal) refuse_prob(name, probs);
   if (std::abs(sum - 1) <= sum_tolerance) return;
   refuse("[", name, "] Expected probabilities that add up to 1 within ", sum_tolerance, ", got ",
@@ -158,6 +173,48 @@ std::vector<double> running_sums(std::span<const float> weights) {
   return ends;
 }
 
+// Of at most `chunk` weights, in any order.
+MLX_SAMPLING_CLONES double sum_of(const float* weights, size_t count) {
+  constexpr size_t width = 8;
+  std::array<double, width> sums{};
+  size_t i = 0;
+  for (; i + width <= count; i += width) {
+    for (size_t lane = 0; lane < width; ++lane) sums[lane] += weights[i + lane];
+  }
+  for (size_t lane = 0; i + lane < count; ++lane) sums[lane] += weights[i + lane];
+  double sum = 0;
+  for (const double lane : sums) sum += lane;
+  return sum;
+}
+
+// The place that a draw falls on, from sums in another order than the rule's, where it is beyond
+// doubt: n additions of weights >= 0 in double, in whatever order, are off by less than n units of
+// rounding of the total. None, with the words drawn, where the target is that close to a neighbour.
+std::optional<size_t> certain_place(std::span<const float> weights, Mt19937& stream) {
+  thread_local std::vector<double> ends;
+  ends.clear();
+  double total = 0;
+  for (size_t begin = 0; begin < weights.size(); begin += chunk) {
+    total += sum_of(weights.data() + begin, std::min(chunk, weights.size() - begin));
+    ends.push_back(total);
+  }
+  if (!(total > 0 && std::isfinite(total))) return std::nullopt;
+  const double target = total * stream.uniform_f64(Reference::libcxx);
+  const double error =
+      4.0 * static_cast<double>(weights.size()) * std::numeric_limits<double>::epsilon() * total;
+  size_t at = 0;
+  while (at + 1 < ends.size() && !(ends[at] > target + error)) ++at;
+  double running = at == 0 ? 0.0 : ends[at - 1];
+  for (size_t i = at * chunk; i < std::min((at + 1) * chunk, weights.size()); ++i) {
+    const double before = running;
+    running += weights[i];
+    if (running < target - error) continue;
+    const bool certain = before < target - error && running > target + error;
+    return certain ? std::optional(i) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
 // The residual of a target, normalised, in the target's order; false where it is 0 everywhere.
 bool normalised_residual(const TokenProbs& target, const TokenProbs& draft,
                          std::vector<float>& residual) {
@@ -230,6 +287,11 @@ bool keeps(const TokenProbs& target, const TokenProbs& draft, uint32_t token, Mt
 
 uint32_t draw_token(const TokenProbs& probs, Mt19937& stream) {
   const std::span<const float> weights = probs.probs;
+  if (fast_paths() && weights.size() >= chunk) {
+    const Mt19937 before = stream;
+    if (const auto place = certain_place(weights, stream)) return probs.id(*place);
+    stream = before;
+  }
   const std::vector<double> ends = running_sums(weights);
   const double total = ends.empty() ? 0.0 : ends.back();
   if (!(total > 0 && std::isfinite(total))) {
