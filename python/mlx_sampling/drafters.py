@@ -6,6 +6,7 @@ A drafter proposes tokens and says what they were drawn from. Whether they are k
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -35,11 +36,12 @@ class Draft(NamedTuple):
     probs: Sequence[Any] | None = None
 
 
-class Drafter:
+class Drafter(ABC):
     """What `speculative_stream` asks of a drafter; the base of those here, and of your own.
 
     A drafter serves one run at a time. For the law to hold, draft i must have been drawn from `probs[i]`, and
-    by words that the request does not use: see `draft_seed`.
+    by words that the request does not use: see `draft_seed`. One of your own has to have `propose`; `begin`
+    and `end` do nothing where it does not say otherwise.
 
     Attributes:
         busy: Whether a run goes on; `speculative_stream` keeps it.
@@ -56,7 +58,9 @@ class Drafter:
                 greedy request.
             excluded: Ids that a greedy request never picks.
         """
+        return None
 
+    @abstractmethod
     def propose(self, tokens: list[int], count: int) -> Draft:
         """Drafts what comes next.
 
@@ -65,10 +69,10 @@ class Drafter:
                 one token more. The first call gets the first token.
             count: Most tokens to draft, >= 0; 0 before the last token of a run.
         """
-        raise NotImplementedError
 
     def end(self, tokens: list[int]) -> None:
         """Ends the run; `tokens` as in `propose`. Called however the run ends, once it has begun."""
+        return None
 
 
 class LookupDrafter(Drafter):

@@ -6,6 +6,7 @@ accepted or replaced on the host, by its own chain's law. The loop is in `specul
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import mlx.core as mx
@@ -26,35 +27,37 @@ _NOT_REACHED = NO_TOKEN - 1
 _BAD_DRAFT = NO_TOKEN - 2
 
 
-class Judge:
+class Judge(ABC):
     """Judges the drafts of one pass after another, a token at a time."""
 
     sampler: Sampler | None = None
 
+    @abstractmethod
     def begin(self, prompt: list[int]) -> None:
         """Takes in the prompt."""
 
+    @abstractmethod
     def fed(self, draft: Draft) -> mx.array:
         """The draft's tokens as the target is fed them, uint32 `[k]`, safe to embed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def look(self, rows: mx.array, draft: Draft, size: int) -> None:
         """Takes in the rows of a pass, `[size + 1, V]`: those before and after each draft token."""
-        raise NotImplementedError
 
+    @abstractmethod
     def token(self, at: int, step: int) -> tuple[int, bool]:
         """The token at place `at` of the pass, and whether it is the draft; the step is for errors.
 
         It is judged, accepted and handed out before the next one is looked at: so the sampler's grammar
         never takes a token back.
         """
-        raise NotImplementedError
 
     @property
     def has_ended(self) -> bool:
         """Whether the last token ends the text by itself: a grammar's."""
         return False
 
+    @abstractmethod
     def take_back(self) -> None:
         """Makes the last token not have been, where it could not be handed out."""
 
@@ -66,6 +69,12 @@ class WinnerJudge(Judge):
         self._run = run
         self._excluded = excluded
         self._winners: list[int] = []
+
+    def begin(self, prompt: list[int]) -> None:
+        """No state of a request: the prompt is the cache's."""
+
+    def take_back(self) -> None:
+        """No state of a request: what was not handed out is nowhere."""
 
     def fed(self, draft: Draft) -> mx.array:
         return mx.minimum(on_device(draft), self._run.limit - 1)

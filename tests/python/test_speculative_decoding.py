@@ -282,23 +282,26 @@ def test_a_failing_forward_pass(tiny_model, stream_of, call):
         assert sampler.history == PROMPT + tokens
 
 
+class Broken:
+    """A model that fails for good at its third call."""
+
+    def __init__(self, model):
+        self.model, self.args, self.calls = model, model.args, 0
+
+    def make_cache(self):
+        return self.model.make_cache()
+
+    def __call__(self, tokens, cache):
+        self.calls += 1
+        if self.calls > 2:
+            raise MemoryError("no room")
+        return self.model(tokens, cache=cache)
+
+
 @STREAMS
 def test_a_model_that_fails_for_good(tiny_model, stream_of):
-    class Broken:
-        args = tiny_model.args
-        calls = 0
-
-        def make_cache(self):
-            return tiny_model.make_cache()
-
-        def __call__(self, tokens, cache):
-            self.calls += 1
-            if self.calls > 2:
-                raise MemoryError("no room")
-            return tiny_model(tokens, cache=cache)
-
     cache = tiny_model.make_cache()
-    stream, _ = stream_of(Broken(), tiny_model, cache, max_tokens=20)
+    stream, _ = stream_of(Broken(tiny_model), tiny_model, cache, max_tokens=20)
     next(stream)
     with pytest.raises(CacheNotRestoredError, match=r"make a new cache\. The failure: no room"):
         next(stream)
@@ -306,22 +309,9 @@ def test_a_model_that_fails_for_good(tiny_model, stream_of):
 
 
 def test_a_last_token_that_the_model_refuses_is_taken_back(tiny_model):
-    class Broken:
-        args = tiny_model.args
-        calls = 0
-
-        def make_cache(self):
-            return tiny_model.make_cache()
-
-        def __call__(self, tokens, cache):
-            self.calls += 1
-            if self.calls > 2:
-                raise MemoryError("no room")
-            return tiny_model(tokens, cache=cache)
-
     cache, sampler = tiny_model.make_cache(), Sampler(seed=1, temperature=1.0)
     stream = speculative_stream(
-        Broken(), LookupDrafter(), PROMPT, sampler, max_tokens=1, prompt_cache=cache
+        Broken(tiny_model), LookupDrafter(), PROMPT, sampler, max_tokens=1, prompt_cache=cache
     )
     with pytest.raises(MemoryError):
         next(stream)

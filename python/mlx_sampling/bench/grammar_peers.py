@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import tempfile
+from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -41,7 +42,7 @@ class Tokens:
         return tokens
 
 
-class Engine:
+class Engine(ABC):
     """One engine with one vocabulary."""
 
     name: ClassVar[str]
@@ -50,20 +51,22 @@ class Engine:
     @classmethod
     def load(cls, llama: Any) -> None:
         """Imports what it needs, so that set-up does not count it. Raises ImportError where it is missing."""
+        return None
 
     def __init__(self, tokens: Tokens):
         self._bitmask = np.zeros((len(tokens.texts) + 31) // 32, np.uint32)
 
+    @abstractmethod
     def compile(self, workload: Workload) -> None:
         """Makes a matcher at the beginning. Raises ValueError where the engine refuses the grammar."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reset(self) -> None:
-        raise NotImplementedError
+        """Begins the text anew."""
 
+    @abstractmethod
     def fill(self) -> None:
         """Makes the full mask of the step."""
-        raise NotImplementedError
 
     def allows(self, token: int) -> bool:
         """What the last mask says."""
@@ -73,8 +76,9 @@ class Engine:
         """Whether a token is allowed, asked by itself; None where the engine has no such question."""
         return None
 
+    @abstractmethod
     def accept(self, token: int) -> None:
-        raise NotImplementedError
+        """Goes on by a token. Raises ValueError where the engine refuses it."""
 
 
 def _gbnf_of(workload: Workload) -> str:
